@@ -1,0 +1,57 @@
+package core
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// Capture is one position read on the primary that serves every write that joined it before it began. It is a future:
+// sessions hold it, and nobody keeps a list of them.
+type Capture struct {
+	done   chan struct{}
+	result atomic.Pointer[CaptureResult]
+	hurry  func()
+}
+
+// CaptureResult is what a position read found. Role, identity and position come from one statement.
+type CaptureResult struct {
+	Position Position  // rounded down at a page boundary
+	Reported LSN       // as the server said it
+	Start    Start     // of the server that answered
+	At       time.Time // when the read began
+	Err      error     // the capture was given up: the pool is closed
+}
+
+// NewCapture returns a capture that has not begun. hurry asks its owner to run it at once; it must not block.
+func NewCapture(hurry func()) *Capture {
+	return &Capture{done: make(chan struct{}), hurry: hurry}
+}
+
+// Complete publishes the result. It must be called once.
+func (c *Capture) Complete(r CaptureResult) {
+	c.result.Store(&r)
+	close(c.done)
+}
+
+// Result returns the result, or nil while there is none.
+func (c *Capture) Result() *CaptureResult { return c.result.Load() }
+
+// Done is closed when there is a result.
+func (c *Capture) Done() <-chan struct{} { return c.done }
+
+// Wait asks for the capture to run at once and waits for its result or the end of ctx.
+func (c *Capture) Wait(ctx context.Context) error {
+	if r := c.result.Load(); r != nil {
+		return r.Err
+	}
+	if c.hurry != nil {
+		c.hurry()
+	}
+	select {
+	case <-c.done:
+		return c.result.Load().Err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

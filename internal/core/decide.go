@@ -1,0 +1,349 @@
+package core
+
+import "time"
+
+// Class is what kind of statement is to be routed, as far as the decision needs to know.
+type Class uint8
+
+// The classes. The zero value is the careful one.
+const (
+	ClassUnknown Class = iota
+	ClassRead
+	ClassWrite
+	ClassSessionState
+	ClassTxControl
+)
+
+var classTexts = [...]string{"unknown", "read", "write", "session_state", "tx_control"}
+
+// String names the class.
+func (c Class) String() string {
+	if int(c) < len(classTexts) {
+		return classTexts[c]
+	}
+	return "invalid"
+}
+
+// Hint is what a comment in the text asks for.
+type Hint uint8
+
+// The hints.
+const (
+	HintNone Hint = iota
+	HintPrimary
+	HintReplica
+)
+
+// Held is what the checkout already has.
+type Held uint8
+
+// What a checkout can hold.
+const (
+	HeldNothing Held = iota
+	HeldTx           // an open transaction
+	HeldState        // session state on the primary connection
+	HeldPrimary      // the primary connection, with no state on it
+)
+
+// AnyNode in Input.Node means that the context names no node.
+const AnyNode = -1
+
+// Input is everything about a statement that the decision depends on.
+type Input struct {
+	Class      Class
+	Hint       Hint
+	Held       Held
+	Level      Level // resolved; LevelUnset only without a session
+	HasSession bool
+	Need       Need
+	Strategy   Strategy
+	Fallback   Fallback
+	MaxLag     time.Duration // negative: no limit
+	Node       int           // named by the context, or AnyNode
+	Exclude    uint64        // nodes that have just failed this statement
+	PrimaryAll bool          // the mode sends everything to the primary
+	Waited     bool          // the wait for a position is over: do not ask for another
+	NoCapture  bool          // the wait for a capture is over: do not ask for another
+	Budget     time.Duration // how long the read may still wait
+	Now        time.Time
+}
+
+// Action is what is to be done.
+type Action uint8
+
+// The actions.
+const (
+	GoPrimary   Action = iota // run it on the primary
+	GoReplica                 // run it on one of Nodes, all of which are right
+	WaitReplica               // wait until one of Nodes has come far enough, then decide again
+	WaitCapture               // wait for Need.Pending, then decide again
+	AskPrimary                // have the primary judge Judge, then decide again
+	Refuse                    // no node may serve it: an error
+)
+
+// Decision is where a statement goes and why.
+type Decision struct {
+	Action Action
+	Nodes  uint64 // bit i is node i
+	Reason Reason
+	// FellBack is true for a read that is on the primary only because no replica can serve it.
+	FellBack bool
+	// Judge is the first position that only the primary can judge.
+	Judge Position
+}
+
+// Decide says where a statement goes. It is a pure function.
+func Decide(in *Input, s *Snapshot) Decision {
+	if d, done := decideClass(in, s); done {
+		return d
+	}
+	eligible, why := eligible(in, s)
+	if in.Node != AnyNode {
+		eligible &= 1 << in.Node
+	}
+	if in.Level == LevelEventual {
+		if eligible == 0 {
+			return fallBack(in, s, why)
+		}
+		return Decision{Action: GoReplica, Nodes: nearest(s, eligible), Reason: ReasonLevel}
+	}
+	return decideSession(in, s, eligible, why)
+}
+
+// decideClass settles everything that does not depend on how far the replicas are.
+func decideClass(in *Input, s *Snapshot) (Decision, bool) {
+	primary := func(r Reason) (Decision, bool) { return Decision{Action: GoPrimary, Reason: r}, true }
+	switch {
+	case in.Held == HeldTx || in.Class == ClassTxControl:
+		return primary(ReasonTx)
+	case in.Held == HeldState || in.Class == ClassSessionState:
+		return primary(ReasonSessionState)
+	case in.Class == ClassWrite:
+		return primary(ReasonWrite)
+	case in.Hint == HintPrimary:
+		return primary(ReasonHint)
+	case in.Class == ClassUnknown && in.Hint != HintReplica:
+		return primary(ReasonUnknown)
+	case in.PrimaryAll:
+		return primary(ReasonMode)
+	case in.Held == HeldPrimary:
+		return primary(ReasonSessionState)
+	case in.Node != AnyNode && in.Node == s.Primary:
+		return primary(ReasonContext)
+	case in.Level == LevelPrimary:
+		return primary(ReasonLevel)
+	case !in.HasSession && in.Level != LevelEventual:
+		return primary(ReasonNoSession)
+	}
+	return Decision{}, false
+}
+
+// eligible returns the replicas that may serve a read at all, and the reason when there is none.
+func eligible(in *Input, s *Snapshot) (mask uint64, why Reason) {
+	why = ReasonNoReplica
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Role != RoleReplica || !n.Healthy || n.Stopped || in.Exclude&(1<<i) != 0 {
+			continue
+		}
+		if !withinLag(in, s, n) {
+			why = ReasonLagging
+			continue
+		}
+		mask |= 1 << i
+	}
+	return mask, why
+}
+
+// withinLag holds a replica to MaxLag. While the primary is down its own position cannot be known, and the lag that was
+// seen last stands; a cluster whose primary was never seen has no lag to hold a replica to.
+func withinLag(in *Input, s *Snapshot, n *NodeView) bool {
+	if in.MaxLag < 0 {
+		return true
+	}
+	if !n.LagKnown {
+		return !s.PrimaryUp
+	}
+	return n.Lag <= in.MaxLag
+}
+
+func decideSession(in *Input, s *Snapshot, eligible uint64, why Reason) Decision {
+	need := &in.Need
+	if need.Until.After(in.Now) {
+		return Decision{Action: GoPrimary, Reason: ReasonSticky}
+	}
+	if in.Strategy.Sticky {
+		return decideSticky(in, s, eligible, why)
+	}
+	if need.Open {
+		return Decision{Action: GoPrimary, Reason: ReasonCapturePending}
+	}
+	if need.Pending != nil {
+		if eligible == 0 || in.NoCapture || in.Budget <= 0 {
+			return Decision{Action: GoPrimary, Reason: ReasonCapturePending}
+		}
+		return Decision{Action: WaitCapture, Reason: ReasonCapturePending}
+	}
+	if eligible == 0 {
+		return fallBack(in, s, why)
+	}
+	return decidePosition(in, s, eligible)
+}
+
+func decideSticky(in *Input, s *Snapshot, eligible uint64, why Reason) Decision {
+	need := &in.Need
+	switch {
+	case need.Open, !need.LastWrite.IsZero() && in.Now.Sub(need.LastWrite) < in.Strategy.Window:
+		return Decision{Action: GoPrimary, Reason: ReasonSticky}
+	case eligible == 0:
+		return fallBack(in, s, why)
+	}
+	return Decision{Action: GoReplica, Nodes: nearest(s, eligible), Reason: ReasonCovered}
+}
+
+func decidePosition(in *Input, s *Snapshot, eligible uint64) Decision {
+	var covered, behind uint64
+	for i := range s.Nodes {
+		if eligible&(1<<i) == 0 {
+			continue
+		}
+		switch covers(in, s, &s.Nodes[i]) {
+		case Covered:
+			covered |= 1 << i
+		case NotCovered:
+			behind |= 1 << i
+		case Incomparable:
+		}
+	}
+	reason := ReasonCovered
+	if in.Waited {
+		reason = ReasonWaited
+	}
+	if covered != 0 {
+		return Decision{Action: GoReplica, Nodes: nearest(s, covered), Reason: reason}
+	}
+	if p, ask := doubtful(in, s); ask {
+		return Decision{Action: AskPrimary, Reason: ReasonIncomparable, Judge: p, FellBack: true}
+	}
+	if behind == 0 {
+		return fallBack(in, s, ReasonIncomparable)
+	}
+	return decideWait(in, s, behind)
+}
+
+// covers holds a replica to all that the session needs.
+func covers(in *Input, s *Snapshot, n *NodeView) Coverage {
+	result := Covered
+	for _, p := range in.Need.Positions {
+		p = s.Effective(p, in.Need.CapturedAt)
+		switch p.CoveredBy(n.replayFor(p)) {
+		case Incomparable:
+			return Incomparable
+		case NotCovered:
+			result = NotCovered
+		case Covered:
+		}
+	}
+	return result
+}
+
+// doubtful returns the first position that the primary, asked now, may say is lost: of another system, of a timeline
+// that has ended, or ahead of all that is known of the primary. A position of a newer timeline than any known node's is
+// not doubtful: this process is late.
+func doubtful(in *Input, s *Snapshot) (Position, bool) {
+	if in.NoCapture || !s.PrimaryUp || s.Primary < 0 || s.Primary >= len(s.Nodes) {
+		return Position{}, false
+	}
+	known := s.Nodes[s.Primary].Sample
+	if known.Role != RolePrimary || known.Position.IsZero() {
+		return Position{}, false
+	}
+	for _, p := range in.Need.Positions {
+		switch {
+		case p.System != known.Position.System || p.Kind != known.Position.Kind,
+			p.Timeline < known.Position.Timeline,
+			p.Timeline == known.Position.Timeline && p.LSN > known.Reported:
+			return p, true
+		}
+	}
+	return Position{}, false
+}
+
+func decideWait(in *Input, s *Snapshot, behind uint64) Decision {
+	switch {
+	case in.Waited:
+		return fallBack(in, s, ReasonWaitTimeout)
+	case in.Budget <= 0:
+		return fallBack(in, s, ReasonLagging)
+	}
+	var inTime uint64
+	for i := range s.Nodes {
+		if behind&(1<<i) != 0 && s.Nodes[i].catchesUpIn(in.Budget, in, s) {
+			inTime |= 1 << i
+		}
+	}
+	if inTime == 0 {
+		return fallBack(in, s, ReasonHopeless)
+	}
+	return Decision{Action: WaitReplica, Nodes: inTime, Reason: ReasonWaited}
+}
+
+// catchesUpIn estimates whether the replica shows all that is needed within budget. It errs on the side of waiting: a
+// wait has an end, while a read that falls back loads the primary.
+func (n *NodeView) catchesUpIn(budget time.Duration, in *Input, s *Snapshot) bool {
+	if n.Behind > budget && n.Rate <= 0 {
+		return false // it stands still
+	}
+	delay := max(n.Delay, n.Behind)
+	if !in.Need.CapturedAt.IsZero() {
+		delay -= in.Now.Sub(in.Need.CapturedAt)
+	}
+	if delay <= budget {
+		return true
+	}
+	if n.Rate <= 0 {
+		return false
+	}
+	var gap uint64
+	for _, p := range in.Need.Positions {
+		p = s.Effective(p, in.Need.CapturedAt)
+		if have := n.replayFor(p).LSN; p.LSN > have {
+			gap = max(gap, uint64(p.LSN-have))
+		}
+	}
+	return float64(gap)/n.Rate <= budget.Seconds()
+}
+
+// fallBack says what happens to a read that no replica can serve.
+func fallBack(in *Input, s *Snapshot, why Reason) Decision {
+	switch in.Fallback {
+	case FallbackError:
+		return Decision{Action: Refuse, Reason: why}
+	case FallbackStale:
+		in := *in
+		in.MaxLag = -1
+		if mask, _ := eligible(&in, s); mask != 0 {
+			return Decision{Action: GoReplica, Nodes: nearest(s, mask), Reason: ReasonStale}
+		}
+	case FallbackUnset, FallbackPrimary:
+	}
+	return Decision{Action: GoPrimary, Reason: why, FellBack: true}
+}
+
+// nearest keeps the nodes of the nearest zone that has any.
+func nearest(s *Snapshot, mask uint64) uint64 {
+	var best uint64
+	rank := -1
+	for i := range s.Nodes {
+		if mask&(1<<i) == 0 {
+			continue
+		}
+		switch z := s.Nodes[i].Zone; {
+		case rank < 0 || z < rank:
+			rank, best = z, 1<<i
+		case z == rank:
+			best |= 1 << i
+		}
+	}
+	return best
+}

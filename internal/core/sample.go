@@ -1,0 +1,99 @@
+package core
+
+import "time"
+
+// Start identifies one run of one server process: the same data on the same server after a restart is another Start,
+// because a position can go back in a restart. The zero Start is unknown and equal to nothing that is known.
+type Start struct {
+	System uint64 // PostgreSQL: system identifier
+	At     int64  // PostgreSQL: pg_postmaster_start_time, in microseconds of the Unix epoch
+}
+
+// IsZero reports whether s is unknown.
+func (s Start) IsZero() bool { return s == Start{} }
+
+// Sample is what one statement on one connection said of its server. It proves something only for a connection to the
+// same Start that was open before Began.
+type Sample struct {
+	Began    time.Time // before the statement was sent
+	Ended    time.Time // after its answer had come
+	Start    Start
+	Role     Role
+	Position Position // replica: replayed; primary: inserted, rounded down. Timeline 0 when it is not known.
+	Reported LSN      // Position.LSN before rounding
+	Flush    LSN      // primary: flushed
+	// FlushDelay is after how long an asynchronous commit is flushed for certain (3 x wal_writer_delay).
+	FlushDelay time.Duration
+	HasSource  bool // replica: something feeds it
+}
+
+// NodeView is one node in a Snapshot.
+type NodeView struct {
+	Name     string
+	Zone     int // rank in the caller's zone order, 0 is nearest
+	Weight   uint32
+	Role     Role
+	Healthy  bool // answered the newest probe in time and has not failed since
+	Shared   bool // several servers answer under this name: samples prove nothing for other connections
+	Stopped  bool // replica: nothing feeds it although the primary is up
+	Sample   Sample
+	Err      error // why it is not healthy
+	Failures int   // probes failed in a row
+
+	// Confirmed is the newest sample that began before a primary was seen on ConfirmedTimeline. It lets a replica whose
+	// timeline cannot be read prove a position: no promotion was possible unseen.
+	Confirmed         Position
+	ConfirmedTimeline uint32
+
+	// Lag is an upper bound: the replica shows everything that the primary had Lag ago. LagKnown false means that nothing
+	// can be said.
+	Lag      time.Duration
+	LagKnown bool
+	LagBytes uint64
+	// Behind is a lower bound: for so long the replica has certainly been behind. 0 when it is not.
+	Behind time.Duration
+	// Delay is how long the replica took, at least, to show what the primary had: the newest observation.
+	Delay time.Duration
+	// Rate is how many bytes a second it replays while it is behind. 0 when it stands still or was never behind.
+	Rate float64
+}
+
+// Snapshot is all that is known of a cluster at one moment. It is immutable.
+type Snapshot struct {
+	Nodes   []NodeView
+	Primary int // index of the primary, or of the node that was the primary last
+	// PrimaryUp is true when the primary answered its newest probe.
+	PrimaryUp bool
+}
+
+// replayFor returns the replay position that node n can be held to for a required position: its own timeline when it
+// is known, else the timeline that a later sample of the primary confirms.
+func (n *NodeView) replayFor(required Position) Position {
+	p := n.Sample.Position
+	if p.Timeline != 0 {
+		return p
+	}
+	if n.ConfirmedTimeline != 0 {
+		q := n.Confirmed
+		q.Timeline = n.ConfirmedTimeline
+		return q
+	}
+	return p
+}
+
+// Effective lowers a captured position to what the primary has flushed, once a sample of the primary shows that every
+// commit acknowledged before the capture must be flushed by now. The rest of the position is unflushed log of
+// transactions that are still open, which no replica can have.
+func (s *Snapshot) Effective(p Position, capturedAt time.Time) Position {
+	if s.Primary < 0 || s.Primary >= len(s.Nodes) || capturedAt.IsZero() {
+		return p
+	}
+	n := &s.Nodes[s.Primary]
+	if n.Role != RolePrimary || !p.SameHistory(n.Sample.Position) || n.Sample.FlushDelay <= 0 {
+		return p
+	}
+	if n.Sample.Flush < p.LSN && n.Sample.Began.Sub(capturedAt) >= n.Sample.FlushDelay {
+		p.LSN = n.Sample.Flush
+	}
+	return p
+}

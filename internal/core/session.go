@@ -1,0 +1,319 @@
+package core
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// maxPending bounds the captures that one session waits for in one cluster. Writes of known outcome need one; each
+// write of unknown outcome needs one of its own.
+const maxPending = 16
+
+// Session holds what one user, request or job has written, per cluster. It only ever moves forward. It is safe for
+// concurrent use; reading it takes no lock. The zero Session is ready for use.
+type Session struct {
+	state atomic.Pointer[[]clusterState]
+}
+
+type clusterState struct {
+	entry    Entry
+	captured time.Time // when the capture of the newest position began
+	open     int       // writes that have handed out a row and not ended yet
+	pending  []pending
+}
+
+// pending is a write whose position is not known yet.
+type pending struct {
+	capture *Capture
+	writer  Start         // server that ran the write
+	window  time.Duration // how long the primary is asked for when the capture cannot speak for the write
+	own     bool          // a later capture does not stand in for this one: the write's outcome was unknown
+	judge   []Position    // positions to be judged by the capture: lost, or carried over to a newer timeline
+}
+
+// Need is what a read of a session asks of a node, at one moment.
+type Need struct {
+	Positions  []Position
+	CapturedAt time.Time
+	Until      time.Time // the primary until then
+	LastWrite  time.Time
+	Pending    *Capture // a capture to wait for; nil when none is pending
+	Open       bool     // a write of the session has not ended
+}
+
+// Verdict says what a capture told of positions or writes that it was asked about.
+type Verdict uint8
+
+// The verdicts.
+const (
+	VerdictNone     Verdict = iota
+	VerdictForeign          // the capture was answered by another server than the one that wrote
+	VerdictLost             // the primary does not have the position
+	VerdictReplaced         // the position's timeline has ended; what is left of it is below the new position
+)
+
+// View returns what the session needs in a cluster, and takes in the captures that have finished. The verdict tells
+// what they said, once.
+func (s *Session) View(cluster string, now time.Time) (Need, Verdict) {
+	state := s.state.Load()
+	c := find(state, cluster)
+	if c == nil {
+		return Need{}, VerdictNone
+	}
+	verdict := VerdictNone
+	for c.finished() {
+		next, v := c.absorb(now)
+		if s.swap(state, cluster, next) {
+			verdict = max(verdict, v)
+		}
+		state = s.state.Load()
+		c = find(state, cluster)
+	}
+	n := Need{
+		Positions:  c.entry.Positions,
+		CapturedAt: c.captured,
+		Until:      c.entry.Until,
+		LastWrite:  c.entry.At,
+		Open:       c.open > 0,
+	}
+	if len(c.pending) > 0 {
+		n.Pending = c.pending[0].capture
+	}
+	return n, verdict
+}
+
+func find(state *[]clusterState, cluster string) *clusterState {
+	if state == nil {
+		return nil
+	}
+	for i := range *state {
+		if (*state)[i].entry.Cluster == cluster {
+			return &(*state)[i]
+		}
+	}
+	return nil
+}
+
+// swap replaces the state of one cluster if nothing has changed since state was loaded.
+func (s *Session) swap(state *[]clusterState, cluster string, next clusterState) bool {
+	var clone []clusterState
+	if state != nil {
+		clone = slices.Clone(*state)
+	}
+	next.entry.Cluster = cluster
+	replaced := false
+	for i := range clone {
+		if clone[i].entry.Cluster == cluster {
+			clone[i] = next
+			replaced = true
+		}
+	}
+	if !replaced {
+		clone = append(clone, next)
+	}
+	return s.state.CompareAndSwap(state, &clone)
+}
+
+// update applies f, which must not change what its argument points to, until it is published.
+func (s *Session) update(cluster string, f func(clusterState) clusterState) {
+	for {
+		state := s.state.Load()
+		var c clusterState
+		if p := find(state, cluster); p != nil {
+			c = *p
+		}
+		if s.swap(state, cluster, f(c)) {
+			return
+		}
+	}
+}
+
+func (c *clusterState) finished() bool {
+	for i := range c.pending {
+		if c.pending[i].capture.Result() != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// absorb takes in every capture that has a result.
+func (c *clusterState) absorb(now time.Time) (clusterState, Verdict) {
+	next := *c
+	next.pending = nil
+	verdict := VerdictNone
+	for _, p := range c.pending {
+		r := p.capture.Result()
+		if r == nil {
+			next.pending = append(next.pending, p)
+			continue
+		}
+		verdict = max(verdict, next.apply(p, r, now))
+	}
+	return next, verdict
+}
+
+func (c *clusterState) apply(p pending, r *CaptureResult, now time.Time) Verdict {
+	verdict := VerdictNone
+	switch {
+	case r.Err != nil || r.Position.IsZero():
+		c.entry.Until = later(c.entry.Until, now.Add(p.window))
+		return verdict
+	case len(p.judge) == 0 && p.writer != r.Start:
+		// Another server answered than the one that wrote: its position says nothing of the write.
+		c.entry.Until = later(c.entry.Until, now.Add(p.window))
+		return VerdictForeign
+	}
+	for _, judged := range p.judge {
+		if v := judge(judged, r); v != VerdictNone && slices.Contains(c.entry.Positions, judged) {
+			c.entry.Positions = slices.DeleteFunc(slices.Clone(c.entry.Positions), func(q Position) bool { return q == judged })
+			verdict = max(verdict, v)
+		}
+	}
+	if len(p.judge) > 0 && verdict == VerdictNone {
+		return verdict
+	}
+	merged, ok := MergePositions(c.entry.Positions, r.Position)
+	if !ok {
+		c.entry.Until = later(c.entry.Until, now.Add(p.window))
+		return verdict
+	}
+	c.entry.Positions = merged
+	c.captured = later(c.captured, r.At)
+	return verdict
+}
+
+// judge says what the primary's own position, read after p had arrived, tells of p.
+func judge(p Position, r *CaptureResult) Verdict {
+	switch {
+	case p.Kind != r.Position.Kind || p.System != r.Position.System:
+		return VerdictLost
+	case p.Timeline == r.Position.Timeline && p.LSN > r.Reported:
+		return VerdictLost
+	case p.Timeline < r.Position.Timeline:
+		return VerdictReplaced
+	}
+	return VerdictNone
+}
+
+// Wrote records a write that ended at now on the server writer. Its position is what capture will find; a nil capture
+// records the time alone. own says that the write's outcome is unknown, so that only this capture covers it. window is
+// how long the primary is asked for if the capture cannot speak for the write.
+func (s *Session) Wrote(cluster string, now time.Time, writer Start, capture *Capture, own bool, window time.Duration) {
+	s.update(cluster, func(c clusterState) clusterState {
+		c.entry.At = later(c.entry.At, now)
+		if capture == nil {
+			return c
+		}
+		return c.add(pending{capture: capture, writer: writer, window: window, own: own}, now)
+	})
+}
+
+// Unprovable records a write whose position cannot be had: the primary until then.
+func (s *Session) Unprovable(cluster string, now, until time.Time) {
+	s.update(cluster, func(c clusterState) clusterState {
+		c.entry.At = later(c.entry.At, now)
+		c.entry.Until = later(c.entry.Until, until)
+		return c
+	})
+}
+
+// Judge asks capture, which must begin after this call, whether the primary still has positions. Those that it has
+// lost, or whose timeline has ended, give way to the position that it reports.
+func (s *Session) Judge(cluster string, now time.Time, positions []Position, capture *Capture, window time.Duration) {
+	s.update(cluster, func(c clusterState) clusterState {
+		return c.add(pending{capture: capture, window: window, judge: positions}, now)
+	})
+}
+
+// Require makes the session need what the entry needs as well.
+func (s *Session) Require(e Entry, window time.Duration) {
+	s.update(e.Cluster, func(c clusterState) clusterState {
+		c.entry = c.entry.Merge(e, window)
+		return c
+	})
+}
+
+// add queues p. A later capture stands in for an earlier one of the same server that nobody else asked for.
+func (c clusterState) add(p pending, now time.Time) clusterState {
+	list := make([]pending, 0, len(c.pending)+1)
+	for _, q := range c.pending {
+		plain := !q.own && len(q.judge) == 0 && !p.own && len(p.judge) == 0
+		if q.capture == p.capture && plain && q.writer == p.writer {
+			return c
+		}
+		if plain && q.writer == p.writer && q.capture.Result() == nil {
+			continue
+		}
+		list = append(list, q)
+	}
+	if len(list) >= maxPending {
+		c.entry.Until = later(c.entry.Until, now.Add(p.window))
+		return c
+	}
+	c.pending = append(list, p)
+	return c
+}
+
+// Open records that a write has begun to hand out rows and has not ended. Close ends it.
+func (s *Session) Open(cluster string) {
+	s.update(cluster, func(c clusterState) clusterState { c.open++; return c })
+}
+
+// Close ends a write that Open began.
+func (s *Session) Close(cluster string) {
+	s.update(cluster, func(c clusterState) clusterState { c.open--; return c })
+}
+
+// Token returns what the session needs, once every pending capture has its result. When ctx ends first, or a write has
+// not ended, the entry asks for the primary until now + window instead, and err says why; the token is safe all the same.
+func (s *Session) Token(ctx context.Context, clock func() time.Time, window time.Duration) (Token, error) {
+	var firstErr error
+	var entries []Entry
+	state := s.state.Load()
+	if state == nil {
+		return Token{}, nil
+	}
+	for i := range *state {
+		name := (*state)[i].entry.Cluster
+		e, err := s.entry(ctx, name, clock, window)
+		if firstErr == nil {
+			firstErr = err
+		}
+		entries = append(entries, e)
+	}
+	return NewToken(window, entries...), firstErr
+}
+
+func (s *Session) entry(ctx context.Context, cluster string, clock func() time.Time, window time.Duration) (Entry, error) {
+	for {
+		need, _ := s.View(cluster, clock())
+		e := Entry{Cluster: cluster, Positions: need.Positions, At: need.LastWrite, Until: need.Until}
+		var err error
+		switch {
+		case need.Open:
+			err = ErrWriteOpen
+		case need.Pending == nil:
+			return e, nil
+		default:
+			err = need.Pending.Wait(ctx)
+			if err == nil {
+				continue
+			}
+			if need.Pending.Result() != nil {
+				continue // given up; View turns it into "the primary until"
+			}
+		}
+		e.Until = later(e.Until, clock().Add(window))
+		return e, err
+	}
+}
+
+// Merge makes the session need what the token needs as well.
+func (s *Session) Merge(t Token, window time.Duration) {
+	for _, e := range t.Entries() {
+		s.Require(e, window)
+	}
+}

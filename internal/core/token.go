@@ -1,0 +1,85 @@
+package core
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Entry is what a token says of one cluster. Its slice is never changed after the entry has been published.
+type Entry struct {
+	Cluster   string
+	Positions []Position // at most one a history
+	At        time.Time  // when the newest write ended; zero when nothing was written
+	Until     time.Time  // only the primary covers the writes until then; zero when the positions say it all
+}
+
+// IsZero reports whether the entry asks for nothing.
+func (e Entry) IsZero() bool { return len(e.Positions) == 0 && e.At.IsZero() && e.Until.IsZero() }
+
+// Merge returns the least entry that covers e and o, which are of one cluster. window is how long the primary is
+// asked for when the positions no longer fit.
+func (e Entry) Merge(o Entry, window time.Duration) Entry {
+	e.At = later(e.At, o.At)
+	e.Until = later(e.Until, o.Until)
+	for _, p := range o.Positions {
+		merged, ok := MergePositions(e.Positions, p)
+		if !ok {
+			e.Until = later(e.Until, e.At.Add(window))
+			continue
+		}
+		e.Positions = merged
+	}
+	return e
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// Token is what writes leave behind: an entry a cluster, in the order of their names. It is immutable.
+type Token struct {
+	entries []Entry
+}
+
+// NewToken makes a token of entries, which it keeps. Entries of one cluster are merged, empty ones dropped.
+func NewToken(window time.Duration, entries ...Entry) Token {
+	var t Token
+	for _, e := range entries {
+		t = t.with(e, window)
+	}
+	return t
+}
+
+func (t Token) with(e Entry, window time.Duration) Token {
+	if e.IsZero() {
+		return t
+	}
+	i, found := slices.BinarySearchFunc(t.entries, e.Cluster, func(a Entry, name string) int {
+		return strings.Compare(a.Cluster, name)
+	})
+	entries := slices.Clone(t.entries)
+	if found {
+		entries[i] = entries[i].Merge(e, window)
+	} else {
+		entries = slices.Insert(entries, i, e)
+	}
+	return Token{entries: entries}
+}
+
+// Merge returns the least token that covers t and o.
+func (t Token) Merge(o Token, window time.Duration) Token {
+	for _, e := range o.entries {
+		t = t.with(e, window)
+	}
+	return t
+}
+
+// IsZero reports whether the token asks for nothing.
+func (t Token) IsZero() bool { return len(t.entries) == 0 }
+
+// Entries returns the entries. The caller must not change them.
+func (t Token) Entries() []Entry { return t.entries }
