@@ -1,0 +1,110 @@
+package sqlclass
+
+// Dialect is the language of a text. The same bytes can be a read in one and a write in another.
+type Dialect uint8
+
+// The dialects. There is no zero dialect: a text of unknown language is [Unknown].
+const (
+	PostgreSQL Dialect = iota + 1
+	MySQL
+	MariaDB
+)
+
+// String returns the name of the dialect.
+func (d Dialect) String() string {
+	switch d {
+	case PostgreSQL:
+		return "postgresql"
+	case MySQL:
+		return "mysql"
+	case MariaDB:
+		return "mariadb"
+	}
+	return "unknown"
+}
+
+// Class says where a statement may run.
+type Class uint8
+
+const (
+	// Unknown is not known to be a read: it runs on the primary.
+	Unknown Class = iota
+	// Read only reads data that every node holds: it may run on a replica.
+	Read
+	// Write changes data, takes row locks or does something else that a replica refuses or must not do.
+	Write
+	// SessionState leaves state behind in the session, or its result depends on such state: it runs on the primary, and the
+	// checkout stays on that connection.
+	SessionState
+	// TxControl begins, ends or structures a transaction.
+	TxControl
+)
+
+// String returns the class as it appears in reasons and in the output of the command.
+func (c Class) String() string {
+	switch c {
+	case Read:
+		return "read"
+	case Write:
+		return "write"
+	case SessionState:
+		return "session_state"
+	case TxControl:
+		return "tx_control"
+	}
+	return "unknown"
+}
+
+// Hint is what a comment in the text asks for. Text inside a string or a quoted name is never a hint.
+type Hint uint8
+
+const (
+	// HintNone: no hint in the text.
+	HintNone Hint = iota
+	// HintPrimary comes from route:primary or FORCE_MASTER. It wins over a hint for a replica in the same text.
+	HintPrimary
+	// HintReplica comes from route:replica or FORCE_SLAVE. It can send an [Unknown] statement to a replica, nothing else.
+	HintReplica
+)
+
+// String returns the hint in the form in which it is written in a comment, or an empty string.
+func (h Hint) String() string {
+	switch h {
+	case HintPrimary:
+		return "route:primary"
+	case HintReplica:
+		return "route:replica"
+	}
+	return ""
+}
+
+// Statement is what is known about a text. It is an immutable value.
+type Statement struct {
+	Class Class
+	Hint  Hint
+
+	// Token is the token that decided, for humans: a part of the text or a constant such as "FOR UPDATE". Empty for a read.
+	Token string
+
+	// LeavesState: leaves session state behind that outlives a transaction (SET, temporary table, advisory lock, LISTEN,
+	// PREPARE, cursor WITH HOLD, GET_LOCK, user variable, ...). May accompany any class but Read.
+	LeavesState bool
+	// TxState: leaves state behind that ends with the transaction (SET LOCAL, set_config(.., true), pg_advisory_xact_lock,
+	// a cursor without hold, SAVEPOINT).
+	TxState bool
+	// DependsState: the result depends on state of the session (currval, SHOW, current_setting, LAST_INSERT_ID, FETCH, ...).
+	DependsState bool
+	// MayWrite: data may have changed when the statement succeeds. True for Write and for everything that is not understood;
+	// false for what is known to change no data (SET, SHOW, LISTEN, BEGIN, facts of a node).
+	MayWrite bool
+	// CommitsOnError: a part may be committed although the statement failed (CALL, DO, DDL, several statements in one text,
+	// what commits implicitly on MySQL and MariaDB).
+	CommitsOnError bool
+	// EndsTx: ends a transaction, explicitly (COMMIT, ROLLBACK, END, ABORT, PREPARE TRANSACTION) or, on MySQL and MariaDB,
+	// implicitly (DDL, BEGIN, LOCK TABLES, ...).
+	EndsTx bool
+	// BeginsTx: begins a transaction (BEGIN, START TRANSACTION, XA START).
+	BeginsTx bool
+	// Multi: more than one statement in the text.
+	Multi bool
+}
