@@ -1,0 +1,284 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/readroute/readroute/internal/core"
+)
+
+const (
+	// captureInterval is the least time between two captures that nobody waits for.
+	captureInterval = 20 * time.Millisecond
+	// captureRetry is how long a capture that failed waits, doubled each time up to captureRetryMax.
+	captureRetry    = 10 * time.Millisecond
+	captureRetryMax = time.Second
+	// backendPoll is how often a server session of unknown outcome is looked for, and backendPatience how long it may
+	// go on before it is ended.
+	backendPoll     = 20 * time.Millisecond
+	backendPatience = time.Second
+	// maxUnknown bounds how many writes of unknown outcome are looked after at once.
+	maxUnknown = 1000
+)
+
+// Captures reads positions on the primary. Reads are coalesced: one is in flight at a time, and it serves everyone who
+// joined before it began. Its one goroutine ends with Close.
+type Captures struct {
+	m      *Monitor
+	cancel context.CancelCauseFunc
+	ctx    context.Context
+	wg     sync.WaitGroup
+	wake   chan struct{} // capacity 1
+
+	mu      sync.Mutex
+	next    *core.Capture // guarded by mu: joined and not begun; nil when nobody has joined
+	urgent  bool          // guarded by mu: somebody waits for next
+	unknown []unknown     // guarded by mu
+	closed  bool          // guarded by mu
+
+	// Owned by run:
+	link   Link
+	linked int // the node that link leads to
+	batch  []*core.Capture
+	count  uint64
+}
+
+// unknown is a write whose outcome is unknown until its server session is gone.
+type unknown struct {
+	backend Backend
+	writer  core.Start
+	until   time.Time // then the session is ended
+	capture *core.Capture
+}
+
+// StartCaptures begins to serve captures on m's primary.
+func StartCaptures(m *Monitor) *Captures {
+	c := &Captures{m: m, wake: make(chan struct{}, 1)}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.wg.Go(c.run)
+	return c
+}
+
+// Close ends every capture with ErrClosed and waits for the goroutine. It may be called twice.
+func (c *Captures) Close() {
+	c.cancel(ErrClosed)
+	c.wg.Wait()
+}
+
+// Join returns the capture that begins next, which is after this call. It does not block.
+func (c *Captures) Join() *core.Capture {
+	c.mu.Lock()
+	next := c.next
+	if next == nil {
+		next = core.NewCapture(c.hurry)
+		if c.closed {
+			next.Complete(core.CaptureResult{Err: ErrClosed, At: time.Now()})
+		} else {
+			c.next = next
+		}
+	}
+	c.mu.Unlock()
+	c.signal()
+	return next
+}
+
+// JoinWhenGone returns a capture that begins only after the server session b is gone, so that it covers a write whose
+// outcome is unknown. ok is false when that cannot be found out.
+func (c *Captures) JoinWhenGone(b Backend, writer core.Start) (capture *core.Capture, ok bool) {
+	if writer.IsZero() || c.m.cfg.Engine.BackendSQL(b, false) == "" {
+		return nil, false
+	}
+	capture = core.NewCapture(nil)
+	c.mu.Lock()
+	if c.closed || len(c.unknown) >= maxUnknown {
+		c.mu.Unlock()
+		return nil, false
+	}
+	c.unknown = append(c.unknown, unknown{backend: b, writer: writer, until: time.Now().Add(backendPatience), capture: capture})
+	c.mu.Unlock()
+	c.signal()
+	return capture, true
+}
+
+func (c *Captures) hurry() {
+	c.mu.Lock()
+	c.urgent = true
+	c.mu.Unlock()
+	c.signal()
+}
+
+func (c *Captures) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run serves captures until Close.
+func (c *Captures) run() {
+	defer c.finish()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var last time.Time
+	retry := captureRetry
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-c.wake:
+		case <-timer.C:
+		}
+		work, unknowns, urgent := c.pending()
+		if !work && unknowns == 0 {
+			continue
+		}
+		if wait := time.Until(last.Add(captureInterval)); wait > 0 && !urgent {
+			timer.Reset(wait)
+			continue
+		}
+		last = time.Now()
+		err := c.serve()
+		switch {
+		case c.ctx.Err() != nil:
+			return
+		case err != nil:
+			timer.Reset(jitter(retry))
+			retry = min(2*retry, captureRetryMax)
+		default:
+			retry = captureRetry
+			if unknowns > 0 {
+				timer.Reset(backendPoll)
+			}
+		}
+	}
+}
+
+func (c *Captures) pending() (work bool, unknowns int, urgent bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.next != nil || len(c.batch) > 0, len(c.unknown), c.urgent
+}
+
+// serve runs one position read for everyone who has joined. When it fails they stay for the next.
+func (c *Captures) serve() error {
+	ctx, cancel := context.WithTimeout(c.ctx, c.m.cfg.ProbeTimeout)
+	defer cancel()
+	if err := c.dial(ctx); err != nil {
+		return err
+	}
+	if err := c.lookForUnknown(ctx); err != nil {
+		c.hangUp()
+		return err
+	}
+	c.mu.Lock()
+	if c.next != nil {
+		c.batch = append(c.batch, c.next)
+		c.next = nil
+	}
+	c.urgent = false
+	c.mu.Unlock()
+	if len(c.batch) == 0 {
+		return nil
+	}
+	s, err := Ask(ctx, c.link, c.m.cfg.Engine)
+	if err == nil && s.Role != core.RolePrimary {
+		err = fmt.Errorf("read a position on node %q: it is a %s", c.m.cfg.Nodes[c.linked].Name, s.Role)
+	}
+	if err != nil {
+		c.hangUp()
+		c.m.Kick(c.linked)
+		return err
+	}
+	c.count++
+	c.m.Observe(c.linked, s)
+	r := core.CaptureResult{Position: s.Position, Reported: s.Reported, Start: s.Start, At: s.Began}
+	for _, w := range c.batch {
+		w.Complete(r)
+	}
+	clear(c.batch)
+	c.batch = c.batch[:0]
+	return nil
+}
+
+// dial leads the link to the node that is the primary now.
+func (c *Captures) dial(ctx context.Context) error {
+	primary := c.m.Snapshot().Primary
+	if c.link != nil && c.linked == primary {
+		return nil
+	}
+	c.hangUp()
+	link, err := c.m.cfg.Nodes[primary].Dial(ctx)
+	if err != nil {
+		return err
+	}
+	c.link, c.linked = link, primary
+	return nil
+}
+
+func (c *Captures) hangUp() {
+	if c.link != nil {
+		_ = c.link.Close() // the connection is given up whatever it says
+		c.link = nil
+	}
+}
+
+// lookForUnknown moves the writes whose server sessions are gone into the batch.
+func (c *Captures) lookForUnknown(ctx context.Context) error {
+	c.mu.Lock()
+	list := c.unknown
+	c.unknown = nil
+	c.mu.Unlock()
+	var left []unknown
+	var firstErr error
+	for _, u := range list {
+		gone := false
+		if firstErr == nil {
+			gone, firstErr = c.gone(ctx, u)
+		}
+		if gone {
+			c.batch = append(c.batch, u.capture)
+		} else {
+			left = append(left, u)
+		}
+	}
+	c.mu.Lock()
+	c.unknown = append(left, c.unknown...)
+	c.mu.Unlock()
+	return firstErr
+}
+
+func (c *Captures) gone(ctx context.Context, u unknown) (bool, error) {
+	if start := c.m.Snapshot().Nodes[c.linked].Sample.Start; !start.IsZero() && start != u.writer {
+		return true, nil // that run of the server is over, and its sessions with it
+	}
+	row, err := c.link.QueryRow(ctx, c.m.cfg.Engine.BackendSQL(u.backend, time.Now().After(u.until)))
+	if err != nil {
+		return false, err
+	}
+	if len(row) != 1 {
+		return false, errors.New("look for a server session: the server gave no answer")
+	}
+	return row[0] == "0", nil
+}
+
+// finish gives up whatever is left.
+func (c *Captures) finish() {
+	c.hangUp()
+	c.mu.Lock()
+	c.closed = true
+	left := c.batch
+	if c.next != nil {
+		left = append(left, c.next)
+	}
+	for _, u := range c.unknown {
+		left = append(left, u.capture)
+	}
+	c.next, c.unknown, c.batch = nil, nil, nil
+	c.mu.Unlock()
+	for _, w := range left {
+		w.Complete(core.CaptureResult{Err: ErrClosed, At: time.Now()})
+	}
+}

@@ -1,0 +1,106 @@
+package monitor
+
+import (
+	"time"
+
+	"github.com/readroute/readroute/internal/core"
+)
+
+const (
+	historySize    = 512
+	historySpacing = 25 * time.Millisecond
+)
+
+// history remembers where the primary was when, so that a replica's lag in time can be told from its position alone.
+// It holds points of one log only.
+type history struct {
+	system   uint64
+	timeline uint32
+	points   []point // in order of time and position
+}
+
+type point struct {
+	began, ended time.Time
+	inserted     core.LSN // all that was committed at began is at or below it
+	flushed      core.LSN // a replica could have had it at ended
+}
+
+// add records a sample of the primary.
+func (h *history) add(s core.Sample) {
+	if s.Position.System != h.system || s.Position.Timeline != h.timeline {
+		*h = history{system: s.Position.System, timeline: s.Position.Timeline}
+	}
+	p := point{began: s.Began, ended: s.Ended, inserted: s.Position.LSN, flushed: min(s.Position.LSN, s.Flush)}
+	if n := len(h.points); n > 0 {
+		last := &h.points[n-1]
+		switch {
+		case p.began.Before(last.began):
+			return // an older answer that came late
+		case p.inserted == last.inserted && p.flushed == last.flushed:
+			// The primary stands still: what it had then is all that it has now.
+			last.began = p.began
+			return
+		case n > 1 && p.ended.Sub(h.points[n-2].ended) < historySpacing:
+			*last = p
+			return
+		}
+	}
+	if len(h.points) == historySize {
+		h.thin()
+	}
+	h.points = append(h.points, p)
+}
+
+// thin drops every second point of the older half: what is long ago need not be known so exactly.
+func (h *history) thin() {
+	half := len(h.points) / 2
+	kept := h.points[:0]
+	for i, p := range h.points {
+		if i >= half || i%2 == 0 {
+			kept = append(kept, p)
+		}
+	}
+	h.points = kept
+}
+
+// newest returns the last point.
+func (h *history) newest() (point, bool) {
+	if len(h.points) == 0 {
+		return point{}, false
+	}
+	return h.points[len(h.points)-1], true
+}
+
+// lag returns the upper and the lower bound of how old the state is that a replica showed at a moment between began
+// and ended. known is false when the upper bound is not known: the replica is further back than memory goes.
+func (h *history) lag(replayed core.LSN, began, ended time.Time) (upper time.Duration, known bool, lower time.Duration) {
+	for i := len(h.points) - 1; i >= 0; i-- {
+		if h.points[i].inserted <= replayed {
+			upper, known = max(0, ended.Sub(h.points[i].began)), true
+			break
+		}
+	}
+	for i := range h.points {
+		if h.points[i].flushed > replayed {
+			lower = max(0, began.Sub(h.points[i].ended))
+			break
+		}
+	}
+	return upper, known, lower
+}
+
+// passed returns how long, at least, the replica took to show the newest point that it has reached between two of its
+// own samples. ok is false when it reached none.
+func (h *history) passed(before, after core.LSN, beforeBegan time.Time) (delay time.Duration, ok bool) {
+	for i := len(h.points) - 1; i >= 0; i-- {
+		f := h.points[i].flushed
+		if f > after {
+			continue
+		}
+		if f <= before {
+			return 0, false
+		}
+		return max(0, beforeBegan.Sub(h.points[i].ended)), true
+	}
+	return 0, false
+}

@@ -1,0 +1,35 @@
+package monitor
+
+import (
+	"context"
+
+	"github.com/readroute/readroute/internal/core"
+)
+
+// Link is a connection of the monitor's own to one node.
+type Link interface {
+	// QueryRow runs a statement without arguments and returns its one row as text. It must honour ctx.
+	QueryRow(ctx context.Context, query string) ([]string, error)
+	// Close closes the connection.
+	Close() error
+}
+
+// Dialer opens a Link. It must honour ctx.
+type Dialer func(ctx context.Context) (Link, error)
+
+// Backend names one server-side session on one run of a server. The zero Backend cannot be looked for.
+type Backend struct {
+	PID   uint32
+	Start int64 // when it began, in the server's own measure
+}
+
+// Engine is how servers of one kind are asked.
+type Engine interface {
+	// ProbeSQL returns the statement that reads identity, role and position at once. It has no arguments.
+	ProbeSQL() string
+	// ParseProbe reads its row. Began and Ended are the caller's to fill in.
+	ParseProbe(row []string) (core.Sample, error)
+	// BackendSQL returns a statement whose single value is "0" once b is gone; with end it also ends b. It returns ""
+	// when the engine cannot tell.
+	BackendSQL(b Backend, end bool) string
+}

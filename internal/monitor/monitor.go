@@ -1,0 +1,285 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/readroute/readroute/internal/core"
+)
+
+// ErrClosed is the cause with which everything here ends.
+var ErrClosed = errors.New("readroute: monitor is closed")
+
+// Node is one server to watch.
+type Node struct {
+	Name   string
+	Zone   int
+	Weight uint32
+	Shared bool
+	Dial   Dialer
+}
+
+// Config is what a Monitor needs to know. Every field must be set.
+type Config struct {
+	Nodes        []Node // the first one is taken for the primary until a primary is seen
+	Engine       Engine
+	Interval     time.Duration
+	ProbeTimeout time.Duration
+	MaxWaiters   int
+	// OnEvent hears of transitions. It is called from the monitor's goroutines, without a lock, one call a node at a time;
+	// it must not block.
+	OnEvent func(Event)
+}
+
+// Monitor watches nodes. Close ends it.
+type Monitor struct {
+	cfg    Config
+	snap   atomic.Pointer[core.Snapshot]
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup
+	nodes  []*node
+
+	mu      sync.Mutex
+	history history         // guarded by mu
+	views   []core.NodeView // guarded by mu; copied into every snapshot
+	primary int             // guarded by mu
+	up      bool            // guarded by mu: the primary answered its newest probe
+	closed  bool            // guarded by mu: nothing is published any more
+	waiters waiters         // guarded by mu
+	changed chan struct{}   // guarded by mu; closed and replaced when a role or a health changes
+}
+
+// Start watches the nodes until Close.
+func Start(cfg Config) *Monitor {
+	m := &Monitor{cfg: cfg, changed: make(chan struct{})}
+	m.ctx, m.cancel = context.WithCancelCause(context.Background())
+	m.views = make([]core.NodeView, len(cfg.Nodes))
+	for i, n := range cfg.Nodes {
+		m.views[i] = core.NodeView{Name: n.Name, Zone: n.Zone, Weight: n.Weight, Shared: n.Shared}
+		m.nodes = append(m.nodes, newNode(m, i, n))
+	}
+	m.publishLocked() // nobody else is here yet
+	for _, n := range m.nodes {
+		m.wg.Go(n.run)
+	}
+	return m
+}
+
+// Close stops every goroutine and waits for them: at most for a dialer that does not honour its context. Nothing is
+// published after it. It may be called twice.
+func (m *Monitor) Close() {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	m.cancel(ErrClosed)
+	m.wg.Wait()
+}
+
+// Snapshot returns what is known now.
+func (m *Monitor) Snapshot() *core.Snapshot { return m.snap.Load() }
+
+// Kick asks for a probe of node i soon: something has happened to it.
+func (m *Monitor) Kick(i int) { m.nodes[i].kick() }
+
+// Changed returns a channel that is closed when a role or a health changes after the call.
+func (m *Monitor) Changed() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changed
+}
+
+// Shared records that several servers answer under the name of node i.
+func (m *Monitor) Shared(i int) {
+	m.mu.Lock()
+	was := m.views[i].Shared
+	m.views[i].Shared = true
+	if !was && !m.closed {
+		m.publishLocked()
+	}
+	m.mu.Unlock()
+	if !was {
+		m.event(Event{Kind: EventSharedEndpoint, Node: m.cfg.Nodes[i].Name})
+	}
+}
+
+// Failed records that a connection to node i failed: it is not healthy until a probe has answered.
+func (m *Monitor) Failed(i int, err error) {
+	m.mu.Lock()
+	v := &m.views[i]
+	was := v.Healthy
+	v.Healthy, v.Err = false, err
+	if i == m.primary {
+		m.up = false
+	}
+	if was && !m.closed {
+		m.publishLocked()
+		m.notifyLocked()
+	}
+	m.mu.Unlock()
+	m.Kick(i)
+	if was {
+		m.event(Event{Kind: EventDown, Node: m.cfg.Nodes[i].Name, Err: err})
+	}
+}
+
+func (m *Monitor) event(e Event) {
+	if m.cfg.OnEvent != nil {
+		m.cfg.OnEvent(e)
+	}
+}
+
+// Observe takes in a sample of node i that was read on another connection of ours: a capture.
+func (m *Monitor) Observe(i int, s core.Sample) { m.observe(i, s, nil) }
+
+// observe takes in the result of a probe.
+func (m *Monitor) observe(i int, s core.Sample, err error) {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return
+	}
+	var events []Event
+	v := &m.views[i]
+	before := *v
+	if err != nil {
+		v.Healthy, v.Err = false, err
+		v.Failures++
+		if i == m.primary {
+			m.up = false
+		}
+	} else if !s.Began.Before(v.Sample.Began) {
+		m.takeLocked(i, s)
+	}
+	events = append(events, m.electLocked()...)
+	events = append(events, transitions(before, *v)...)
+	m.publishLocked()
+	if len(events) > 0 {
+		m.notifyLocked()
+	}
+	if err == nil {
+		m.wakeLocked()
+	}
+	m.mu.Unlock()
+	for _, e := range events {
+		m.event(e)
+	}
+}
+
+func (m *Monitor) takeLocked(i int, s core.Sample) {
+	v := &m.views[i]
+	prev := v.Sample
+	v.Healthy, v.Err, v.Failures = true, nil, 0
+	v.Role, v.Sample = s.Role, s
+	if prev.Start != s.Start {
+		v.Confirmed, v.ConfirmedTimeline = core.Position{}, 0
+		v.Rate, v.Delay = 0, 0
+		m.nodes[i].anchor = s
+	}
+	if s.Role == core.RolePrimary {
+		v.Stopped, v.Lag, v.LagKnown, v.LagBytes, v.Behind = false, 0, true, 0, 0
+		if i == m.primary {
+			m.up = true
+			m.history.add(s)
+			m.confirmLocked(s)
+		}
+		return
+	}
+	if i == m.primary {
+		m.up = false
+	}
+	m.measureLocked(i, prev)
+}
+
+// measureLocked works out how far behind replica i is.
+func (m *Monitor) measureLocked(i int, prev core.Sample) {
+	v := &m.views[i]
+	s := v.Sample
+	replayed := s.Position.LSN
+	if m.history.system != s.Position.System {
+		v.Lag, v.LagKnown, v.LagBytes, v.Behind = 0, false, 0, 0
+		return
+	}
+	v.Lag, v.LagKnown, v.Behind = m.history.lag(replayed, s.Began, s.Ended)
+	v.LagBytes = 0
+	if p, ok := m.history.newest(); ok && p.inserted > replayed {
+		v.LagBytes = uint64(p.inserted - replayed)
+	}
+	if prev.Start == s.Start {
+		if d, ok := m.history.passed(prev.Position.LSN, replayed, prev.Began); ok {
+			v.Delay = d
+		}
+	}
+	m.nodes[i].rate(v)
+	v.Stopped = m.nodes[i].stopped(v, prev, m.up)
+}
+
+// confirmLocked lets a sample of the primary vouch for the replicas' samples that are older than it.
+func (m *Monitor) confirmLocked(primary core.Sample) {
+	for i := range m.views {
+		v := &m.views[i]
+		if v.Role != core.RoleReplica || v.Sample.Position.Timeline != 0 ||
+			v.Sample.Position.System != primary.Position.System || !primary.Began.After(v.Sample.Ended) {
+			continue
+		}
+		v.Confirmed, v.ConfirmedTimeline = v.Sample.Position, primary.Position.Timeline
+	}
+}
+
+// electLocked finds the primary among the nodes that say that they are it. The higher timeline wins; the one that was
+// the primary keeps a tie.
+func (m *Monitor) electLocked() []Event {
+	best, claims := -1, 0
+	for i := range m.views {
+		v := &m.views[i]
+		if v.Role != core.RolePrimary || !v.Healthy {
+			continue
+		}
+		claims++
+		switch {
+		case best < 0, v.Sample.Position.Timeline > m.views[best].Sample.Position.Timeline:
+			best = i
+		case v.Sample.Position.Timeline == m.views[best].Sample.Position.Timeline && i == m.primary:
+			best = i
+		}
+	}
+	var events []Event
+	if claims > 1 && m.nodes[best].claims != claims {
+		events = append(events, Event{Kind: EventTwoPrimaries, Node: m.views[best].Name})
+	}
+	for i := range m.nodes {
+		m.nodes[i].claims = claims
+	}
+	if best < 0 || best == m.primary {
+		return events
+	}
+	m.primary, m.up = best, true
+	s := m.views[best].Sample
+	m.history.add(s)
+	return append(events, Event{Kind: EventPrimaryChanged, Node: m.views[best].Name})
+}
+
+// publishLocked makes what is known visible to everyone.
+func (m *Monitor) publishLocked() {
+	m.snap.Store(&core.Snapshot{
+		Nodes:     append([]core.NodeView(nil), m.views...),
+		Primary:   m.primary,
+		PrimaryUp: m.up,
+	})
+}
+
+// notifyLocked tells everyone who waits that a role or a health has changed.
+func (m *Monitor) notifyLocked() {
+	close(m.changed)
+	m.changed = make(chan struct{})
+	m.waiters.wakeAll()
+}
+
+// jitter spreads d by a quarter either way, so that many processes do not probe in step.
+func jitter(d time.Duration) time.Duration {
+	return d - d/4 + rand.N(d/2+1)
+}

@@ -1,0 +1,179 @@
+package monitor
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/readroute/readroute/internal/core"
+)
+
+const (
+	// pollFirst and pollMax bound how often a replica that somebody waits for is asked.
+	pollFirst = time.Millisecond
+	pollMax   = 50 * time.Millisecond
+	// deadInterval is how often a node that fails is probed.
+	deadInterval = time.Second
+	// rateWindow is over how long the speed of replay is measured.
+	rateWindow = 100 * time.Millisecond
+)
+
+// node probes one server. Its goroutine is run; Monitor.Close ends it.
+type node struct {
+	m     *Monitor
+	index int
+	cfg   Node
+	link  Link // owned by run
+
+	kicked  chan struct{} // capacity 1
+	waiting  atomic.Int32 // waiters that want this node polled
+	progress atomic.Bool  // a waiter has been served since the last probe
+
+	anchor      core.Sample // guarded by m.mu: where the measurement of the replay rate began
+	claims      int         // guarded by m.mu: how many nodes called themselves primary
+	sourceless  int         // guarded by m.mu: samples in a row without a source
+	waitedSince time.Time   // owned by run: since when somebody waits without a break
+}
+
+func newNode(m *Monitor, i int, cfg Node) *node {
+	return &node{m: m, index: i, cfg: cfg, kicked: make(chan struct{}, 1)}
+}
+
+func (n *node) kick() {
+	select {
+	case n.kicked <- struct{}{}:
+	default:
+	}
+}
+
+// run probes until the monitor is closed.
+func (n *node) run() {
+	defer n.hangUp()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var last time.Time
+	failed := false
+	for {
+		select {
+		case <-n.m.ctx.Done():
+			return
+		case <-timer.C:
+		case <-n.kicked:
+			// A node is not probed more often because many notice something of it.
+			gap := pollFirst
+			if failed {
+				gap = deadInterval
+			}
+			if wait := time.Until(last.Add(gap)); wait > 0 {
+				timer.Reset(wait)
+				continue
+			}
+		}
+		last = time.Now()
+		sample, err := n.probe()
+		if n.m.ctx.Err() != nil {
+			return
+		}
+		failed = err != nil
+		n.m.observe(n.index, sample, err)
+		timer.Reset(n.pause(failed, last))
+	}
+}
+
+// pause returns how long to wait before the next probe. A replica that somebody waits for is asked often at first, then
+// ever more seldom: in proportion to how long it is expected to take, and to how long it has served nobody.
+func (n *node) pause(failed bool, last time.Time) time.Duration {
+	served := n.progress.Swap(false)
+	switch {
+	case failed:
+		n.waitedSince = time.Time{}
+		return deadInterval + jitter(deadInterval/4)
+	case n.waiting.Load() == 0:
+		n.waitedSince = time.Time{}
+		return jitter(n.m.cfg.Interval)
+	case n.waitedSince.IsZero() || served:
+		n.waitedSince = last
+	}
+	v := &n.m.Snapshot().Nodes[n.index]
+	expected := max(v.Delay, v.Behind, time.Since(n.waitedSince))
+	return jitter(min(pollMax, max(pollFirst, expected/8)))
+}
+
+// probe asks the node once. A connection that has gone stale since the last probe says nothing of the node: a new one
+// is tried within the same time.
+func (n *node) probe() (core.Sample, error) {
+	ctx, cancel := context.WithTimeout(n.m.ctx, n.m.cfg.ProbeTimeout)
+	defer cancel()
+	fresh := n.link == nil
+	for {
+		s, err := n.ask(ctx)
+		if err == nil {
+			return s, nil
+		}
+		n.hangUp()
+		if fresh || ctx.Err() != nil {
+			return core.Sample{}, fmt.Errorf("probe node %q: %w", n.cfg.Name, err)
+		}
+		fresh = true
+	}
+}
+
+func (n *node) ask(ctx context.Context) (core.Sample, error) {
+	if n.link == nil {
+		link, err := n.cfg.Dial(ctx)
+		if err != nil {
+			return core.Sample{}, err
+		}
+		n.link = link
+	}
+	return Ask(ctx, n.link, n.m.cfg.Engine)
+}
+
+func (n *node) hangUp() {
+	if n.link != nil {
+		_ = n.link.Close() // the connection is given up whatever it says
+		n.link = nil
+	}
+}
+
+// Ask reads a sample on a link.
+func Ask(ctx context.Context, link Link, engine Engine) (core.Sample, error) {
+	began := time.Now()
+	row, err := link.QueryRow(ctx, engine.ProbeSQL())
+	if err != nil {
+		return core.Sample{}, err
+	}
+	s, err := engine.ParseProbe(row)
+	s.Began, s.Ended = began, time.Now()
+	return s, err
+}
+
+// rate measures how fast the replica replays while it is behind. m.mu is held.
+func (n *node) rate(v *core.NodeView) {
+	s := v.Sample
+	if v.Behind == 0 {
+		n.anchor = s
+		return
+	}
+	elapsed := s.Began.Sub(n.anchor.Began)
+	if elapsed < rateWindow {
+		return
+	}
+	v.Rate = 0
+	if s.Position.LSN > n.anchor.Position.LSN {
+		v.Rate = float64(s.Position.LSN-n.anchor.Position.LSN) / elapsed.Seconds()
+	}
+	n.anchor = s
+}
+
+// stopped reports that nothing feeds the replica although the primary is up. One sample is not enough: a receiver that
+// restarts is away for a moment, and a replica that moves is fed by something. m.mu is held.
+func (n *node) stopped(v *core.NodeView, prev core.Sample, primaryUp bool) bool {
+	if v.Sample.HasSource || !primaryUp || v.Sample.Position != prev.Position {
+		n.sourceless = 0
+		return false
+	}
+	n.sourceless++
+	return n.sourceless > 2
+}

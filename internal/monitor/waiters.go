@@ -1,0 +1,163 @@
+package monitor
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/readroute/readroute/internal/core"
+)
+
+// ErrTooManyWaiters is returned by Wait when the limit on waiters is reached.
+var ErrTooManyWaiters = errors.New("readroute: too many reads wait for a replica")
+
+// waiter waits until one of nodes has replayed target.
+type waiter struct {
+	target core.LSN
+	nodes  uint64
+	ready  chan struct{}
+	index  int // in the heap; -1 when it is not there
+}
+
+// waiters is a heap of waiters, the lowest target first, so that a poll looks only at those it can serve.
+type waiters []*waiter
+
+func (w waiters) Len() int           { return len(w) }
+func (w waiters) Less(i, j int) bool { return w[i].target < w[j].target }
+
+func (w waiters) Swap(i, j int) {
+	w[i], w[j] = w[j], w[i]
+	w[i].index, w[j].index = i, j
+}
+
+// Push is for container/heap.
+func (w *waiters) Push(x any) {
+	e := x.(*waiter)
+	e.index = len(*w)
+	*w = append(*w, e)
+}
+
+// Pop is for container/heap.
+func (w *waiters) Pop() any {
+	old := *w
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*w = old[:len(old)-1]
+	e.index = -1
+	return e
+}
+
+// wake lets go of every waiter that node i, which is proven to have replayed so far, may serve. They decide again by
+// themselves. It returns how many it let go.
+func (w *waiters) wake(i int, replayed core.LSN) int {
+	var others []*waiter
+	woken := 0
+	for w.Len() > 0 && (*w)[0].target <= replayed {
+		e := heap.Pop(w).(*waiter)
+		if e.nodes&(1<<i) == 0 {
+			others = append(others, e)
+			continue
+		}
+		close(e.ready)
+		woken++
+	}
+	for _, e := range others {
+		heap.Push(w, e)
+	}
+	return woken
+}
+
+// wakeLocked lets go of whoever the replicas can serve now. A replica whose timeline is not known proves a position only
+// once the primary has been seen after it: the primary is asked at once when somebody waits for just that.
+func (m *Monitor) wakeLocked() {
+	for i := range m.views {
+		v := &m.views[i]
+		if v.Role != core.RoleReplica || len(m.waiters) == 0 {
+			continue
+		}
+		if m.waiters.wake(i, provenLSN(v)) > 0 {
+			m.nodes[i].progress.Store(true)
+		}
+		if len(m.waiters) > 0 && m.waiters[0].target <= v.Sample.Position.LSN && v.Sample.Position.Timeline == 0 {
+			m.nodes[m.primary].kick()
+		}
+	}
+}
+
+// provenLSN returns how far a replica is proven to be.
+func provenLSN(v *core.NodeView) core.LSN {
+	if v.Sample.Position.Timeline == 0 {
+		return v.Confirmed.LSN
+	}
+	return v.Sample.Position.LSN
+}
+
+// wakeAll lets go of everyone: a role or a health has changed.
+func (w *waiters) wakeAll() {
+	for _, e := range *w {
+		e.index = -1
+		close(e.ready)
+	}
+	clear(*w)
+	*w = (*w)[:0]
+}
+
+// Wait returns nil when one of nodes may have come to show positions, or when a role or a health has changed: the
+// caller decides again. It returns an error when timeout is over (context.DeadlineExceeded), when ctx ends or the monitor is closed, or
+// at once when too many wait already. It holds no connection.
+func (m *Monitor) Wait(ctx context.Context, nodes uint64, positions []core.Position, timeout time.Duration) error {
+	e := &waiter{nodes: nodes, ready: make(chan struct{})}
+	for _, p := range positions {
+		e.target = max(e.target, p.LSN)
+	}
+	m.mu.Lock()
+	if m.waiters.Len() >= m.cfg.MaxWaiters {
+		m.mu.Unlock()
+		return ErrTooManyWaiters
+	}
+	heap.Push(&m.waiters, e)
+	m.wakeLocked() // a replica may have come so far since the caller looked
+	m.mu.Unlock()
+	m.poll(nodes, 1)
+	defer m.poll(nodes, -1)
+
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	var err error
+	select {
+	case <-e.ready:
+		return nil
+	case <-timer.C:
+		err = context.DeadlineExceeded
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-m.ctx.Done():
+		err = ErrClosed
+	}
+	m.mu.Lock()
+	if e.index >= 0 {
+		heap.Remove(&m.waiters, e.index)
+	}
+	m.mu.Unlock()
+	return err
+}
+
+// poll counts the waiters of nodes; the first one wakes the probe.
+func (m *Monitor) poll(nodes uint64, delta int32) {
+	for i, n := range m.nodes {
+		if nodes&(1<<i) == 0 {
+			continue
+		}
+		if n.waiting.Add(delta) == delta && delta > 0 {
+			n.kick()
+		}
+	}
+}
+
+// Waiting returns how many reads wait for a replica now.
+func (m *Monitor) Waiting() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.waiters.Len()
+}
