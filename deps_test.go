@@ -83,6 +83,9 @@ func imports(t testing.TB) map[string][]string {
 			continue
 		}
 		dir := path.Dir(file)
+		if _, ok := found[dir]; !ok {
+			found[dir] = nil // a package that imports nothing is there as well
+		}
 		for _, spec := range parseGo(t, file, readFile(t, file)).file.Imports {
 			imported, err := strconv.Unquote(spec.Path.Value)
 			require.NoError(t, err)
@@ -162,7 +165,8 @@ func TestCoreKnowsNoPool(t *testing.T) {
 
 	all := imports(t)
 	for _, dir := range corePackages {
-		require.NotEmptyf(t, all[dir], "%s has no Go files that import anything", dir)
+		_, ok := all[dir]
+		require.Truef(t, ok, "%s has no Go files", dir)
 		for _, dep := range closure(all, dir) {
 			require.Falsef(t, within(dep, "database/sql"), "%s reaches %s", dir, dep)
 			require.Truef(t, isStandard(dep) || within(dep, modulePath), "%s reaches %s, a driver", dir, dep)
