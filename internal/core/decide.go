@@ -60,9 +60,10 @@ type Input struct {
 	Fallback   Fallback
 	MaxLag     time.Duration // negative: no limit
 	Node       int           // named by the context, or AnyNode
+	Replica    int           // node of the replica connection that the checkout holds, or AnyNode
 	Exclude    uint64        // nodes that have just failed this statement
 	PrimaryAll bool          // the mode sends everything to the primary
-	Waited     bool          // the wait for a position is over: do not ask for another
+	Waited     bool          // it has waited for a replica
 	NoCapture  bool          // the wait for a capture is over: do not ask for another
 	Budget     time.Duration // how long the read may still wait
 	Now        time.Time
@@ -97,10 +98,20 @@ func Decide(in *Input, s *Snapshot) Decision {
 	if d, done := decideClass(in, s); done {
 		return d
 	}
-	eligible, why := eligible(in, s)
-	if in.Node != AnyNode {
-		eligible &= 1 << in.Node
+	d := decideRead(in, s)
+	if d.Action == GoReplica && (d.Reason == ReasonCovered || d.Reason == ReasonLevel) {
+		switch {
+		case in.Node != AnyNode:
+			d.Reason = ReasonContext
+		case in.Class == ClassUnknown:
+			d.Reason = ReasonHint
+		}
 	}
+	return d
+}
+
+func decideRead(in *Input, s *Snapshot) Decision {
+	eligible, why := eligible(in, s)
 	if in.Level == LevelEventual {
 		if eligible == 0 {
 			return fallBack(in, s, why)
@@ -143,7 +154,7 @@ func eligible(in *Input, s *Snapshot) (mask uint64, why Reason) {
 	why = ReasonNoReplica
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if n.Role != RoleReplica || !n.Healthy || n.Stopped || in.Exclude&(1<<i) != 0 {
+		if n.Role != RoleReplica || !n.Healthy || n.Stopped || in.Exclude&(1<<i) != 0 || !in.allows(i) {
 			continue
 		}
 		if !withinLag(in, s, n) {
@@ -153,6 +164,11 @@ func eligible(in *Input, s *Snapshot) (mask uint64, why Reason) {
 		mask |= 1 << i
 	}
 	return mask, why
+}
+
+// allows reports whether node i may serve at all: a checkout keeps its one replica, and the context may name a node.
+func (in *Input) allows(i int) bool {
+	return (in.Node == AnyNode || in.Node == i) && (in.Replica == AnyNode || in.Replica == i)
 }
 
 // withinLag holds a replica to MaxLag. While the primary is down its own position cannot be known, and the lag that was
@@ -170,17 +186,17 @@ func withinLag(in *Input, s *Snapshot, n *NodeView) bool {
 func decideSession(in *Input, s *Snapshot, eligible uint64, why Reason) Decision {
 	need := &in.Need
 	if need.Until.After(in.Now) {
-		return Decision{Action: GoPrimary, Reason: ReasonSticky}
+		return stay(in, s, ReasonSticky)
 	}
 	if in.Strategy.Sticky {
 		return decideSticky(in, s, eligible, why)
 	}
 	if need.Open {
-		return Decision{Action: GoPrimary, Reason: ReasonCapturePending}
+		return stay(in, s, ReasonCapturePending)
 	}
 	if need.Pending != nil {
 		if eligible == 0 || in.NoCapture || in.Budget <= 0 {
-			return Decision{Action: GoPrimary, Reason: ReasonCapturePending}
+			return stay(in, s, ReasonCapturePending)
 		}
 		return Decision{Action: WaitCapture, Reason: ReasonCapturePending}
 	}
@@ -194,7 +210,7 @@ func decideSticky(in *Input, s *Snapshot, eligible uint64, why Reason) Decision 
 	need := &in.Need
 	switch {
 	case need.Open, !need.LastWrite.IsZero() && in.Now.Sub(need.LastWrite) < in.Strategy.Window:
-		return Decision{Action: GoPrimary, Reason: ReasonSticky}
+		return stay(in, s, ReasonSticky)
 	case eligible == 0:
 		return fallBack(in, s, why)
 	}
@@ -270,10 +286,10 @@ func doubtful(in *Input, s *Snapshot) (Position, bool) {
 }
 
 func decideWait(in *Input, s *Snapshot, behind uint64) Decision {
-	switch {
-	case in.Waited:
-		return fallBack(in, s, ReasonWaitTimeout)
-	case in.Budget <= 0:
+	if in.Budget <= 0 {
+		if in.Waited {
+			return fallBack(in, s, ReasonWaitTimeout)
+		}
 		return fallBack(in, s, ReasonLagging)
 	}
 	var inTime uint64
@@ -328,6 +344,14 @@ func fallBack(in *Input, s *Snapshot, why Reason) Decision {
 	case FallbackUnset, FallbackPrimary:
 	}
 	return Decision{Action: GoPrimary, Reason: why, FellBack: true}
+}
+
+// stay says what happens to a read that belongs on the primary because of what its session wrote. It is no load that
+// the replicas should have taken.
+func stay(in *Input, s *Snapshot, why Reason) Decision {
+	d := fallBack(in, s, why)
+	d.FellBack = false
+	return d
 }
 
 // nearest keeps the nodes of the nearest zone that has any.

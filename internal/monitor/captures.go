@@ -103,9 +103,12 @@ func (c *Captures) JoinWhenGone(b Backend, writer core.Start) (capture *core.Cap
 	return capture, true
 }
 
+// hurry asks for the capture that has not begun. One that is in flight cannot be hurried.
 func (c *Captures) hurry() {
 	c.mu.Lock()
-	c.urgent = true
+	if c.next != nil {
+		c.urgent = true
+	}
 	c.mu.Unlock()
 	c.signal()
 }
@@ -122,7 +125,7 @@ func (c *Captures) run() {
 	defer c.finish()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var last time.Time
+	var last, notBefore time.Time
 	retry := captureRetry
 	for {
 		select {
@@ -135,17 +138,23 @@ func (c *Captures) run() {
 		if !work && unknowns == 0 {
 			continue
 		}
-		if wait := time.Until(last.Add(captureInterval)); wait > 0 && !urgent {
+		at := notBefore
+		if next := last.Add(captureInterval); !urgent && next.After(at) {
+			at = next
+		}
+		if wait := time.Until(at); wait > 0 {
 			timer.Reset(wait)
 			continue
 		}
-		last = time.Now()
+		last, notBefore = time.Now(), time.Time{}
 		err := c.serve()
 		switch {
 		case c.ctx.Err() != nil:
 			return
 		case err != nil:
-			timer.Reset(jitter(retry))
+			pause := jitter(retry)
+			notBefore = time.Now().Add(pause)
+			timer.Reset(pause)
 			retry = min(2*retry, captureRetryMax)
 		default:
 			retry = captureRetry

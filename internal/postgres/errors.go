@@ -1,0 +1,58 @@
+package postgres
+
+import (
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/readroute/readroute/internal/core"
+)
+
+// Refused reports that the server said no, so that nothing was committed. A session that was ended (FATAL) may have
+// committed before: its outcome is not known.
+func (Engine) Refused(err error) bool {
+	if errors.Is(err, pgx.ErrTxCommitRollback) {
+		return true // PostgreSQL answers ROLLBACK to the COMMIT of a failed transaction
+	}
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && !ended(pg) && pg.Code != "40003" // statement_completion_unknown
+}
+
+func ended(pg *pgconn.PgError) bool {
+	severity := pg.SeverityUnlocalized
+	if severity == "" {
+		severity = pg.Severity
+	}
+	return severity == "FATAL" || severity == "PANIC"
+}
+
+// NotSent reports that the statement never reached the server.
+func (Engine) NotSent(err error) bool { return pgconn.SafeToRetry(err) }
+
+// Retry says whether a read that a replica answered with err may be run once more, and why. SQLSTATEs are those of the
+// manual's appendix A.
+func (Engine) Retry(err error) core.Retry {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return core.RetryConnection
+	}
+	switch pg.Code {
+	case "25006", // read_only_sql_transaction
+		"0A000": // feature_not_supported: an unlogged table, a serializable transaction
+		return core.RetryRefused
+	case "42P01", "42703", "42883", "42704": // undefined table, column, function, object
+		return core.RetrySchema
+	case "40001", "40P01": // replay cancels what stands in its way with these
+		if ended(pg) {
+			return core.RetryConnection
+		}
+		return core.RetryConflict
+	case "57P01", "57P02", "57P03", "57P05": // shutdown, crash, starting up, idle session timeout
+		return core.RetryConnection
+	}
+	if len(pg.Code) == 5 && pg.Code[:2] == "08" || ended(pg) {
+		return core.RetryConnection
+	}
+	return core.RetryNone
+}

@@ -1,0 +1,438 @@
+// Package router finds the node for a statement: it asks core.Decide, and does the waiting that a decision asks for.
+//
+// It holds no connection and does not import database/sql, so that any driver surface can be built on it.
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/monitor"
+)
+
+// The sentinels of a statement that no node may serve.
+var (
+	ErrNotCaughtUp = errors.New("readroute: no replica has caught up with the session")
+	ErrNoReplica   = errors.New("readroute: no healthy replica")
+	ErrProtected   = errors.New("readroute: too many reads fall back to the primary")
+	ErrUnknownNode = errors.New("readroute: no node of that name")
+	ErrClosed      = errors.New("readroute: closed")
+)
+
+// WithoutSession says what a read gets whose context carries no session and no level.
+type WithoutSession uint8
+
+// What such a read gets.
+const (
+	WithoutSessionPrimary WithoutSession = iota
+	WithoutSessionEventual
+	WithoutSessionProcess
+)
+
+// Config is what a Router needs. Every field must be set.
+type Config struct {
+	Cluster        string
+	Strategy       core.Strategy
+	Level          core.Level // of reads with a session; LevelSession unless the user says otherwise
+	WithoutSession WithoutSession
+	Fallback       core.Fallback
+	MaxLag         time.Duration
+	CaptureTimeout time.Duration
+	FallbackLimit  int // 0: none
+	// OnDecision and OnVerdict may be nil. They are called on the caller's goroutine.
+	OnDecision func(context.Context, Decided)
+	OnVerdict  func(core.Verdict)
+}
+
+// Router routes the statements of one cluster.
+type Router struct {
+	Monitor  *monitor.Monitor
+	Captures *monitor.Captures
+	// Process has written whatever was written through this router.
+	Process core.Session
+
+	cfg      Config
+	inflight []atomic.Int64 // statements that run on each node
+	fallback chan struct{}  // a slot for each read that falls back; nil: no limit
+	counts   []atomic.Uint64
+	names    map[string]int
+}
+
+// New returns a router. nodes are the names of the monitor's nodes, in its order.
+func New(cfg Config, m *monitor.Monitor, c *monitor.Captures, nodes []string) *Router {
+	r := &Router{
+		Monitor:  m,
+		Captures: c,
+		cfg:      cfg,
+		inflight: make([]atomic.Int64, len(nodes)),
+		counts:   make([]atomic.Uint64, (len(nodes)+1)*core.NumReasons),
+		names:    make(map[string]int, len(nodes)),
+	}
+	for i, n := range nodes {
+		r.names[n] = i
+	}
+	if cfg.FallbackLimit > 0 {
+		r.fallback = make(chan struct{}, cfg.FallbackLimit)
+	}
+	return r
+}
+
+// Request is one statement to be routed.
+type Request struct {
+	Class   core.Class
+	Hint    core.Hint
+	Held    core.Held
+	Replica int    // node of the replica connection that the caller holds, or core.AnyNode
+	Exclude uint64 // nodes that have failed this statement
+	Retry   core.Retry
+	// Dry routes without waiting: the first decision is the answer.
+	Dry bool
+	// Slot is true when the caller has a fallback slot already.
+	Slot bool
+}
+
+// Decided is where a statement goes.
+type Decided struct {
+	Node     int // -1: nowhere, Err says why
+	Role     core.Role
+	Reason   core.Reason
+	Class    core.Class
+	Level    core.Level
+	Waited   time.Duration
+	Retry    core.Retry
+	FellBack bool
+	Slot     bool // a fallback slot was taken: the caller gives it back with Release
+	// Positions is what the node must show; it is empty when any state will do.
+	Positions  []core.Position
+	CapturedAt time.Time
+	WouldWait  bool // of a dry run: it would have to wait first
+	Err        error
+}
+
+// Route finds the node for a statement. It blocks for at most CaptureTimeout plus the strategy's wait, or until ctx
+// ends. It does not report the decision: Report does, once the caller knows that it stands.
+func (r *Router) Route(ctx context.Context, req *Request) Decided {
+	in := core.Input{
+		Class:    req.Class,
+		Hint:     req.Hint,
+		Held:     req.Held,
+		Strategy: r.cfg.Strategy,
+		Fallback: r.cfg.Fallback,
+		MaxLag:   r.cfg.MaxLag,
+		Node:     core.AnyNode,
+		Replica:  req.Replica,
+		Exclude:  req.Exclude,
+		Budget:   r.cfg.Strategy.Wait,
+	}
+	session := r.apply(core.FromContext(ctx), &in)
+	if in.Node >= len(r.inflight) {
+		return Decided{Node: -1, Class: in.Class, Level: in.Level, Reason: core.ReasonContext, Err: ErrUnknownNode}
+	}
+	if in.Class == core.ClassWrite || in.Class == core.ClassTxControl || in.Held == core.HeldTx {
+		session = nil // nothing to look up: such a statement goes to the primary whatever the session needs
+	}
+	var began time.Time
+	lost := false
+	for {
+		in.Now = time.Now()
+		if session != nil {
+			var v core.Verdict
+			in.Need, v = session.View(r.cfg.Cluster, in.Now)
+			if v != core.VerdictNone {
+				lost = lost || v == core.VerdictLost
+				r.verdict(v)
+			}
+		}
+		d := core.Decide(&in, r.Monitor.Snapshot())
+		if lost && d.Action != core.Refuse {
+			d = core.Decision{Action: core.GoPrimary, Reason: core.ReasonPositionLost}
+		}
+		switch d.Action {
+		case core.GoPrimary, core.GoReplica, core.Refuse:
+			return r.settle(ctx, req, &in, d, began)
+		case core.WaitReplica, core.WaitCapture, core.AskPrimary:
+		}
+		if req.Dry {
+			return r.dry(&in, d)
+		}
+		if began.IsZero() {
+			began = in.Now
+		}
+		if r.wait(ctx, session, &in, d) {
+			in.Budget = max(0, r.budget(ctx)-time.Since(began))
+		} else {
+			in.Budget = 0
+		}
+		if ctx.Err() != nil {
+			return Decided{Node: -1, Class: in.Class, Level: in.Level, Reason: d.Reason, Waited: time.Since(began), Err: ctx.Err()}
+		}
+	}
+}
+
+// budget is the wait that the read may spend in all.
+func (r *Router) budget(ctx context.Context) time.Duration {
+	if o := core.FromContext(ctx); o != nil && o.HasWait {
+		return o.Wait
+	}
+	return r.cfg.Strategy.Wait
+}
+
+// apply takes in what the context says and returns the session that the read belongs to.
+func (r *Router) apply(o *core.Options, in *core.Input) *core.Session {
+	var session *core.Session
+	if o != nil {
+		session = o.Session
+		in.Level = o.Level
+		if o.Fallback != core.FallbackUnset {
+			in.Fallback = o.Fallback
+		}
+		if o.HasWait {
+			in.Budget = o.Wait
+		}
+		if o.Node != "" {
+			i, ok := r.names[o.Node]
+			if !ok {
+				i = len(r.inflight)
+			}
+			in.Node = i
+		}
+	}
+	if session == nil && in.Level == core.LevelUnset {
+		switch r.cfg.WithoutSession {
+		case WithoutSessionPrimary:
+		case WithoutSessionEventual:
+			in.Level = core.LevelEventual
+		case WithoutSessionProcess:
+			session = &r.Process
+		}
+	}
+	in.HasSession = session != nil
+	if in.Level == core.LevelUnset && session != nil {
+		in.Level = r.cfg.Level
+	}
+	return session
+}
+
+// wait does what the decision asks for. It reports whether the read may wait again.
+func (r *Router) wait(ctx context.Context, session *core.Session, in *core.Input, d core.Decision) bool {
+	switch d.Action {
+	case core.WaitCapture:
+		in.NoCapture = !r.waitCapture(ctx, in.Need.Pending)
+	case core.AskPrimary:
+		in.NoCapture = true
+		c := r.Captures.Join()
+		session.Judge(r.cfg.Cluster, in.Now, in.Need.Positions, c, r.cfg.Strategy.Window)
+		r.waitCapture(ctx, c)
+	case core.WaitReplica:
+		err := r.Monitor.Wait(ctx, d.Nodes, in.Need.Positions, in.Budget)
+		in.Waited = err != monitor.ErrTooManyWaiters
+		return err == nil
+	case core.GoPrimary, core.GoReplica, core.Refuse:
+	}
+	return true
+}
+
+// waitCapture waits for a capture, at most CaptureTimeout.
+func (r *Router) waitCapture(ctx context.Context, c *core.Capture) bool {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.CaptureTimeout)
+	defer cancel()
+	return c.Wait(ctx) == nil || c.Result() != nil
+}
+
+// settle turns the final decision into a node.
+func (r *Router) settle(ctx context.Context, req *Request, in *core.Input, d core.Decision, began time.Time) Decided {
+	out := Decided{
+		Node:       -1,
+		Class:      in.Class,
+		Level:      in.Level,
+		Reason:     d.Reason,
+		Retry:      req.Retry,
+		FellBack:   d.FellBack,
+		Positions:  in.Need.Positions,
+		CapturedAt: in.Need.CapturedAt,
+	}
+	if !began.IsZero() {
+		out.Waited = time.Since(began)
+	}
+	switch d.Action {
+	case core.GoReplica:
+		out.Role = core.RoleReplica
+		out.Node = r.pick(d.Nodes)
+		if d.Reason == core.ReasonStale || in.Level == core.LevelEventual {
+			out.Positions = nil
+		}
+	case core.Refuse:
+		out.Err = r.refusal(in, d)
+	default:
+		out.Role = core.RolePrimary
+		out.Node = r.Monitor.Snapshot().Primary
+		if d.FellBack && !req.Dry && !req.Slot {
+			r.protect(ctx, in, &out)
+		}
+	}
+	return out
+}
+
+// dry says what would be tried first.
+func (r *Router) dry(in *core.Input, d core.Decision) Decided {
+	out := Decided{Class: in.Class, Level: in.Level, Reason: d.Reason, WouldWait: true}
+	switch d.Action {
+	case core.WaitReplica:
+		out.Role, out.Node = core.RoleReplica, r.pick(d.Nodes)
+	default:
+		out.Role, out.Node = core.RolePrimary, r.Monitor.Snapshot().Primary
+	}
+	return out
+}
+
+// protect takes a slot for a read that falls back to the primary, waiting for what is left of its budget.
+func (r *Router) protect(ctx context.Context, in *core.Input, out *Decided) {
+	if r.fallback == nil {
+		return
+	}
+	select {
+	case r.fallback <- struct{}{}:
+		out.Slot = true
+		return
+	default:
+	}
+	began := time.Now()
+	timer := time.NewTimer(in.Budget)
+	defer timer.Stop()
+	select {
+	case r.fallback <- struct{}{}:
+		out.Slot = true
+	case <-timer.C:
+		out.Node, out.Reason, out.Err = -1, core.ReasonProtected, ErrProtected
+	case <-ctx.Done():
+		out.Node, out.Err = -1, ctx.Err()
+	}
+	out.Waited += time.Since(began)
+}
+
+// Release gives a fallback slot back.
+func (r *Router) Release() { <-r.fallback }
+
+// NotCaughtUp says how far the nearest replica was from what a read needed.
+type NotCaughtUp struct {
+	Node     string // the nearest replica; "" when there is none
+	Behind   uint64 // bytes of log
+	Lag      time.Duration
+	LagKnown bool
+	Reason   core.Reason
+}
+
+// Error describes it.
+func (e *NotCaughtUp) Error() string {
+	if e.Node == "" {
+		return fmt.Sprintf("%v (%s)", ErrNotCaughtUp, e.Reason)
+	}
+	lag := "unknown"
+	if e.LagKnown {
+		lag = e.Lag.String()
+	}
+	return fmt.Sprintf("%v (%s): replica %q is %d bytes behind it, lag %s", ErrNotCaughtUp, e.Reason, e.Node, e.Behind, lag)
+}
+
+// Is matches ErrNotCaughtUp.
+func (e *NotCaughtUp) Is(target error) bool { return target == ErrNotCaughtUp }
+
+// refusal explains why no node may serve the read.
+func (r *Router) refusal(in *core.Input, d core.Decision) error {
+	if d.Reason == core.ReasonNoReplica {
+		return ErrNoReplica
+	}
+	e := &NotCaughtUp{Reason: d.Reason}
+	s := r.Monitor.Snapshot()
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Role != core.RoleReplica || !n.Healthy {
+			continue
+		}
+		behind := n.LagBytes
+		for _, p := range in.Need.Positions {
+			if p.LSN > n.Sample.Position.LSN {
+				behind = uint64(p.LSN - n.Sample.Position.LSN)
+			}
+		}
+		if e.Node == "" || behind < e.Behind {
+			e.Node, e.Behind, e.Lag, e.LagKnown = n.Name, behind, n.Lag, n.LagKnown
+		}
+	}
+	return e
+}
+
+// pick chooses one of nodes by the power of two choices: of two random ones the less loaded for its weight.
+func (r *Router) pick(nodes uint64) int {
+	s := r.Monitor.Snapshot()
+	a := nth(nodes, s, rand.Uint64())
+	if nodes&(nodes-1) == 0 {
+		return a
+	}
+	b := nth(nodes, s, rand.Uint64())
+	if r.load(b, s) < r.load(a, s) {
+		return b
+	}
+	return a
+}
+
+func (r *Router) load(i int, s *core.Snapshot) float64 {
+	return float64(r.inflight[i].Load()) / float64(max(1, s.Nodes[i].Weight))
+}
+
+// nth draws a node of the mask in proportion to its weight.
+func nth(nodes uint64, s *core.Snapshot, random uint64) int {
+	var total uint64
+	last := 0
+	for i := range s.Nodes {
+		if nodes&(1<<i) != 0 {
+			total += uint64(max(1, s.Nodes[i].Weight))
+			last = i
+		}
+	}
+	at := random % max(1, total)
+	for i := range s.Nodes {
+		if nodes&(1<<i) == 0 {
+			continue
+		}
+		w := uint64(max(1, s.Nodes[i].Weight))
+		if at < w {
+			return i
+		}
+		at -= w
+	}
+	return last
+}
+
+// Begin and End count what runs on a node.
+func (r *Router) Begin(node int) { r.inflight[node].Add(1) }
+
+// End is called once for each Begin.
+func (r *Router) End(node int) { r.inflight[node].Add(-1) }
+
+// InFlight returns how many checkouts hold a connection to node i.
+func (r *Router) InFlight(i int) int64 { return r.inflight[i].Load() }
+
+// Report counts a decision and tells the hook.
+func (r *Router) Report(ctx context.Context, d *Decided) {
+	r.counts[(d.Node+1)*core.NumReasons+int(d.Reason)].Add(1)
+	if r.cfg.OnDecision != nil {
+		r.cfg.OnDecision(ctx, *d)
+	}
+}
+
+// Count returns how many statements went to node i, or nowhere with -1, for a reason.
+func (r *Router) Count(i int, reason core.Reason) uint64 {
+	return r.counts[(i+1)*core.NumReasons+int(reason)].Load()
+}
+
+func (r *Router) verdict(v core.Verdict) {
+	if r.cfg.OnVerdict != nil {
+		r.cfg.OnVerdict(v)
+	}
+}
