@@ -1,0 +1,32 @@
+# `make test` is the one test command; it needs Go, a C compiler for -race, and the servers that `make deps` installs.
+MODULES := $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path '*/testdata/*' | sort))
+each = @set -e; for module in $(MODULES); do echo "== $$module: $(1)"; (cd $$module && $(1)); done
+optional = $(if $(wildcard scripts/$(1).sh),scripts/$(1).sh)
+
+.PHONY: help deps test compat-pgx bench lint quickstart
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+deps: ## install the database servers the tests start (root on Debian or Ubuntu), or say what to install
+	@scripts/deps.sh
+
+test: export READROUTE_REQUIRE_SERVERS = 1
+test: deps ## everything: vet and the tests of every module with -race, then pgx's own tests through the routed pool
+	$(call each,go vet ./...)
+	$(call each,go test -race ./...)
+	@$(call optional,compat-pgx)
+
+compat-pgx: ## pgx's own stdlib test suite, on the bare driver and through the routed pool
+	@scripts/compat-pgx.sh
+
+bench: deps ## all benchmarks
+	$(call each,go test -run XXX -bench . -benchmem ./...)
+
+lint: ## gofmt, go vet and, where it is installed, golangci-lint
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }
+	$(call each,go vet ./...)
+	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; else echo "golangci-lint: not installed, not run"; fi
+
+quickstart: ## a real cluster on this machine: stale reads without the library, none with it
+	@go run ./examples/quickstart

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Makes sure that the database servers which the tests start are installed. Does nothing when they are; installs them
+# as root on Debian and Ubuntu; says what to install everywhere else. Never starts a service.
+set -euo pipefail
+export DEBIAN_FRONTEND=noninteractive
+exec </dev/null
+
+has() { PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null; }
+
+# look fills missing (for people) and packages (for apt).
+look() {
+	missing=() packages=()
+	if ! compgen -G "${READROUTE_PGBIN:-/usr/lib/postgresql/*/bin}/initdb" >/dev/null &&
+		{ [ -n "${READROUTE_PGBIN:-}" ] || ! has initdb; }; then
+		missing+=("PostgreSQL 14 or newer (initdb, postgres)${READROUTE_PGBIN:+ in READROUTE_PGBIN=$READROUTE_PGBIN}")
+		packages+=(postgresql)
+	fi
+	if ! has mariadbd || ! has mariadb-install-db; then
+		missing+=("MariaDB server (mariadbd, mariadb-install-db)")
+		packages+=(mariadb-server-core)
+	fi
+	if ! has mariadb; then
+		missing+=("MariaDB client (mariadb)")
+		packages+=(mariadb-client-core)
+	fi
+	[ ${#missing[@]} -eq 0 ]
+}
+
+give_up() {
+	printf 'deps: missing: %s\n' "${missing[@]}" >&2
+	echo "deps: $1" >&2
+	exit 1
+}
+
+look && exit 0
+[ -z "${READROUTE_PGBIN:-}" ] || compgen -G "$READROUTE_PGBIN/initdb" >/dev/null || give_up "correct READROUTE_PGBIN or unset it"
+has apt-get || give_up "install these with the system's package manager, then run make again"
+[ "$(id -u)" = 0 ] || give_up "run as root: apt-get install --no-install-recommends ${packages[*]}"
+
+# Packages ask this file whether they may start their service.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+	trap 'rm -f $policy' EXIT
+	printf '#!/bin/sh\nexit 101\n' >$policy
+	chmod 755 $policy
+fi
+apt-get -q update
+# Older releases have the MariaDB version in the package's name.
+for i in "${!packages[@]}"; do
+	if ! apt-cache show "${packages[i]}" >/dev/null 2>&1; then
+		versioned=$(apt-cache pkgnames "${packages[i]}-" | sort -V | tail -n 1)
+		packages[i]=${versioned:-${packages[i]}}
+	fi
+done
+apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "${packages[@]}"
+look || give_up "installing ${packages[*]} did not help"
