@@ -8,6 +8,7 @@ import (
 // Options is what a context says of the statements run with it. It is immutable once it is in a context.
 type Options struct {
 	Session  *Session
+	Owner    any // what Session is part of
 	Level    Level
 	Fallback Fallback
 	Wait     time.Duration

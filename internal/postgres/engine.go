@@ -12,6 +12,9 @@ import (
 	"github.com/readroute/readroute/internal/monitor"
 )
 
+// closeTimeout bounds the farewell to a server.
+const closeTimeout = time.Second
+
 // Engine asks PostgreSQL 13 and later. The zero Engine is ready for use.
 type Engine struct{}
 

@@ -1,0 +1,47 @@
+package readroute
+
+import (
+	"context"
+	"time"
+
+	"github.com/readroute/readroute/internal/core"
+)
+
+// with returns a context whose options are those of ctx, changed by f.
+func with(ctx context.Context, f func(*core.Options)) context.Context {
+	var o core.Options
+	if p := core.FromContext(ctx); p != nil {
+		o = *p
+	}
+	f(&o)
+	return core.NewContext(ctx, &o)
+}
+
+// WithLevel returns a context whose reads ask for a consistency level. The zero Level takes back what an outer context
+// has said. A level that this package does not define is treated as [LevelPrimary]. Writes are not affected.
+func WithLevel(ctx context.Context, l Level) context.Context {
+	level := core.Level(l)
+	if !level.Valid() {
+		level = core.LevelPrimary
+	}
+	return with(ctx, func(o *core.Options) { o.Level = level })
+}
+
+// WithFallback returns a context whose reads fall back in another way than Config.Fallback says. The zero Fallback takes
+// back what an outer context has said.
+func WithFallback(ctx context.Context, f Fallback) context.Context {
+	return with(ctx, func(o *core.Options) { o.Fallback = core.Fallback(f) })
+}
+
+// WithWait returns a context whose reads wait for a replica for at most d instead of the strategy's timeout. 0 and less
+// only check. It has no effect on [Sticky].
+func WithWait(ctx context.Context, d time.Duration) context.Context {
+	return with(ctx, func(o *core.Options) { o.Wait, o.HasWait = max(0, d), true })
+}
+
+// WithNode returns a context whose reads go to the node of that name or nowhere else but, when it cannot serve them, to
+// the fallback. It does not weaken what the session needs. A name that the cluster does not have gives [ErrUnknownNode].
+// An empty name takes back what an outer context has said. Writes are not affected.
+func WithNode(ctx context.Context, name string) context.Context {
+	return with(ctx, func(o *core.Options) { o.Node = name })
+}

@@ -1,0 +1,40 @@
+package readroute
+
+import (
+	"errors"
+
+	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/router"
+	"github.com/readroute/readroute/internal/vconn"
+)
+
+// The sentinels of this package. An error that matches one may be wrapped: use errors.Is. No error of this package
+// contains a DSN or a password.
+var (
+	// ErrBadConfig is matched by the error of [Open] for a configuration that cannot work. The error names every problem.
+	ErrBadConfig = errors.New("readroute: bad configuration")
+	// ErrBadToken is matched by the error of [ParseToken] for a text that is no token.
+	ErrBadToken = errors.New("readroute: bad token")
+	// ErrNotCaughtUp is returned to a read with [FallbackError] when no replica shows what its session needs in time.
+	// The error is a [*NotCaughtUpError].
+	ErrNotCaughtUp = router.ErrNotCaughtUp
+	// ErrNoReplica is returned to a read with [FallbackError] when no replica is healthy.
+	ErrNoReplica = router.ErrNoReplica
+	// ErrNoPrimary is returned to a statement that needs the primary when the node that was the primary last says that it
+	// is not.
+	ErrNoPrimary = vconn.ErrNotPrimary
+	// ErrPrimaryProtected is returned to a read that no replica can serve when too many such reads are on the primary
+	// already (Config.FallbackLimit).
+	ErrPrimaryProtected = router.ErrProtected
+	// ErrUnknownNode is returned to a statement whose context names a node ([WithNode]) that the cluster does not have.
+	ErrUnknownNode = router.ErrUnknownNode
+	// ErrCommitUnknown is matched by the error of a write or a commit whose answer was lost: nobody can say whether it
+	// stands. The same error matches the driver's own. It is not run again; the session reads from the primary until a
+	// position is known that covers it.
+	ErrCommitUnknown = vconn.ErrCommitUnknown
+	// ErrWriteOpen is returned by [Session.Token] while a write of the session hands out rows (INSERT ... RETURNING).
+	ErrWriteOpen = core.ErrWriteOpen
+)
+
+// NotCaughtUpError says how far the nearest replica was from what a read needed. It matches [ErrNotCaughtUp].
+type NotCaughtUpError = router.NotCaughtUp

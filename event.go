@@ -1,0 +1,55 @@
+package readroute
+
+import (
+	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/monitor"
+)
+
+var eventKinds = map[monitor.EventKind]EventKind{
+	monitor.EventUp:             EventUp,
+	monitor.EventDown:           EventDown,
+	monitor.EventRoleChanged:    EventRoleChanged,
+	monitor.EventPrimaryChanged: EventPrimaryChanged,
+	monitor.EventTwoPrimaries:   EventTwoPrimaries,
+	monitor.EventRestarted:      EventRestarted,
+	monitor.EventStopped:        EventStopped,
+	monitor.EventResumed:        EventResumed,
+	monitor.EventSharedEndpoint: EventSharedEndpoint,
+}
+
+// onNode hears of a node's transition. Connections that were opened for another role, or another run of the server, are
+// dropped: one that was opened read-only must not serve writes after a promotion.
+func (db *DB) onNode(e monitor.Event) {
+	switch e.Kind {
+	case monitor.EventRoleChanged, monitor.EventRestarted:
+		for i, n := range db.nodes {
+			if n.Name == e.Node {
+				db.cluster.Readers[i].Drop()
+				db.cluster.Writers[i].Drop()
+			}
+		}
+	case monitor.EventPrimaryChanged:
+		db.plain.drop()
+	default:
+	}
+	db.event(Event{Kind: eventKinds[e.Kind], Node: e.Node, Role: Role(e.Role), Err: e.Err})
+}
+
+func (db *DB) onVerdict(v core.Verdict) {
+	kinds := map[core.Verdict]EventKind{
+		core.VerdictForeign:  EventPositionForeign,
+		core.VerdictLost:     EventPositionLost,
+		core.VerdictReplaced: EventPositionEnded,
+	}
+	db.event(Event{Kind: kinds[v]})
+}
+
+func (db *DB) onDiscard(node int, why string) {
+	db.event(Event{Kind: EventStateDiscarded, Node: db.nodes[node].Name, Why: why})
+}
+
+func (db *DB) event(e Event) {
+	if db.config.Hooks.Event != nil {
+		db.config.Hooks.Event(e)
+	}
+}

@@ -1,0 +1,50 @@
+package vconn
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/router"
+	"github.com/readroute/readroute/internal/sqlclass"
+)
+
+// ErrCommitUnknown is matched by the error of a write whose answer was lost: nobody can say whether it stands.
+var ErrCommitUnknown = errors.New("readroute: the outcome of the write is unknown")
+
+// Cluster is everything that virtual connections share. It must not be changed once a Conn exists.
+type Cluster struct {
+	Name       string
+	Router     *router.Router
+	Classifier *sqlclass.Classifier
+	Engine     Engine
+	Readers    []*Pool // by node
+	Writers    []*Pool // by node
+	Strategy   core.Strategy
+	// Process makes every write move Router.Process as well.
+	Process bool
+	// OnDiscard hears that a physical connection was closed at check-in because it carried session state or an open
+	// transaction. It may be nil.
+	OnDiscard func(node int, why string)
+	// Shutdown closes everything else; the connector calls it when the routed *sql.DB is closed.
+	Shutdown func() error
+}
+
+// Connector makes virtual connections. It is what sql.OpenDB is given.
+type Connector struct {
+	Cluster *Cluster
+}
+
+// Connect returns a virtual connection at once: there is no socket behind it yet.
+func (c *Connector) Connect(context.Context) (driver.Conn, error) {
+	v := &Conn{cluster: c.Cluster, out: true}
+	v.grab = v.take
+	return v, nil
+}
+
+// Driver returns the native driver of the first node.
+func (c *Connector) Driver() driver.Driver { return c.Cluster.Writers[0].cfg.Connector.Driver() }
+
+// Close is called by (*sql.DB).Close.
+func (c *Connector) Close() error { return c.Cluster.Shutdown() }

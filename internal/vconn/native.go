@@ -1,0 +1,219 @@
+package vconn
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+)
+
+// The functions here do to a native connection what database/sql would have done to it.
+
+// bind applies the native rules for arguments, in database/sql's order: the statement's checker, else the
+// connection's; then the statement's column converter; then the default. It works on a copy, because the arguments may
+// be needed for another node.
+func bind(conn driver.Conn, stmt driver.Stmt, args []driver.NamedValue) ([]driver.NamedValue, error) {
+	want := -1
+	var checker driver.NamedValueChecker
+	var columns driver.ColumnConverter
+	if stmt != nil {
+		want = stmt.NumInput()
+		checker, _ = stmt.(driver.NamedValueChecker)
+		columns, _ = stmt.(driver.ColumnConverter)
+	}
+	if checker == nil {
+		checker, _ = conn.(driver.NamedValueChecker)
+	}
+	var bound []driver.NamedValue
+	if len(args) > 0 {
+		bound = make([]driver.NamedValue, 0, len(args))
+	}
+	for _, arg := range args {
+		arg.Ordinal = len(bound) + 1
+		err := check(checker, columns, want, &arg)
+		if err == driver.ErrRemoveArgument { //nolint:errorlint // database/sql compares the same way
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("sql: converting argument %s type: %w", describe(&arg), err)
+		}
+		bound = append(bound, arg)
+	}
+	if want != -1 && len(bound) != want {
+		return nil, fmt.Errorf("sql: expected %d arguments, got %d", want, len(bound))
+	}
+	return bound, nil
+}
+
+func check(checker driver.NamedValueChecker, columns driver.ColumnConverter, want int, arg *driver.NamedValue) error {
+	if checker != nil {
+		if err := checker.CheckNamedValue(arg); err != driver.ErrSkip { //nolint:errorlint // as above
+			return err
+		}
+	}
+	if columns != nil {
+		if err := convertColumn(columns, want, arg); err != driver.ErrSkip { //nolint:errorlint // as above
+			return err
+		}
+	}
+	v, err := driver.DefaultParameterConverter.ConvertValue(arg.Value)
+	arg.Value = v
+	return err
+}
+
+// convertColumn lets the statement's column converter have its say. It is not asked for a column that it does not
+// expect.
+func convertColumn(columns driver.ColumnConverter, want int, arg *driver.NamedValue) error {
+	index := arg.Ordinal - 1
+	if want <= index {
+		return nil
+	}
+	if valuer, ok := arg.Value.(driver.Valuer); ok {
+		// A nil pointer whose Value method has a value receiver is NULL; the default converter knows how to tell.
+		v, err := driver.DefaultParameterConverter.ConvertValue(valuer)
+		if err != nil {
+			return err
+		}
+		arg.Value = v
+	}
+	v, err := columns.ColumnConverter(index).ConvertValue(arg.Value)
+	if err != nil {
+		return err
+	}
+	if !driver.IsValue(v) {
+		return fmt.Errorf("driver ColumnConverter error converted %T to unsupported type %T", arg.Value, v)
+	}
+	arg.Value = v
+	return nil
+}
+
+func describe(arg *driver.NamedValue) string {
+	if arg.Name != "" {
+		return fmt.Sprintf("with name %q", arg.Name)
+	}
+	return fmt.Sprintf("$%d", arg.Ordinal)
+}
+
+// values is for drivers of the time before named arguments.
+func values(args []driver.NamedValue) ([]driver.Value, error) {
+	out := make([]driver.Value, len(args))
+	for i, a := range args {
+		if a.Name != "" {
+			return nil, errors.New("sql: driver does not support the use of Named Parameters")
+		}
+		out[i] = a.Value
+	}
+	return out, nil
+}
+
+func nativeQuery(ctx context.Context, conn driver.Conn, query string, args []driver.NamedValue) (driver.Rows, error) {
+	qc, isContext := conn.(driver.QueryerContext)
+	q, isOld := conn.(driver.Queryer) //nolint:staticcheck // database/sql still serves such drivers
+	if !isContext && !isOld {
+		return nil, driver.ErrSkip
+	}
+	bound, err := bind(conn, nil, args)
+	if err != nil {
+		return nil, err
+	}
+	if isContext {
+		return qc.QueryContext(ctx, query, bound)
+	}
+	old, err := values(bound)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return q.Query(query, old)
+}
+
+func nativeExec(ctx context.Context, conn driver.Conn, query string, args []driver.NamedValue) (driver.Result, error) {
+	ec, isContext := conn.(driver.ExecerContext)
+	e, isOld := conn.(driver.Execer) //nolint:staticcheck // database/sql still serves such drivers
+	if !isContext && !isOld {
+		return nil, driver.ErrSkip
+	}
+	bound, err := bind(conn, nil, args)
+	if err != nil {
+		return nil, err
+	}
+	if isContext {
+		return ec.ExecContext(ctx, query, bound)
+	}
+	old, err := values(bound)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return e.Exec(query, old)
+}
+
+func nativePrepare(ctx context.Context, conn driver.Conn, query string) (driver.Stmt, error) {
+	if pc, ok := conn.(driver.ConnPrepareContext); ok {
+		return pc.PrepareContext(ctx, query)
+	}
+	stmt, err := conn.Prepare(query)
+	if err == nil && ctx.Err() != nil {
+		_ = stmt.Close()
+		return nil, ctx.Err()
+	}
+	return stmt, err
+}
+
+func nativeStmtQuery(ctx context.Context, conn driver.Conn, stmt driver.Stmt, args []driver.NamedValue) (driver.Rows, error) {
+	bound, err := bind(conn, stmt, args)
+	if err != nil {
+		return nil, err
+	}
+	if qc, ok := stmt.(driver.StmtQueryContext); ok {
+		return qc.QueryContext(ctx, bound)
+	}
+	old, err := values(bound)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return stmt.Query(old) //nolint:staticcheck // database/sql still serves such drivers
+}
+
+func nativeStmtExec(ctx context.Context, conn driver.Conn, stmt driver.Stmt, args []driver.NamedValue) (driver.Result, error) {
+	bound, err := bind(conn, stmt, args)
+	if err != nil {
+		return nil, err
+	}
+	if ec, ok := stmt.(driver.StmtExecContext); ok {
+		return ec.ExecContext(ctx, bound)
+	}
+	old, err := values(bound)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return stmt.Exec(old) //nolint:staticcheck // database/sql still serves such drivers
+}
+
+func nativeBegin(ctx context.Context, conn driver.Conn, opts driver.TxOptions) (driver.Tx, error) {
+	if bt, ok := conn.(driver.ConnBeginTx); ok {
+		return bt.BeginTx(ctx, opts)
+	}
+	switch {
+	case opts.Isolation != 0:
+		return nil, errors.New("sql: driver does not support non-default isolation level")
+	case opts.ReadOnly:
+		return nil, errors.New("sql: driver does not support read-only transactions")
+	}
+	tx, err := conn.Begin() //nolint:staticcheck // database/sql still serves such drivers
+	if err == nil && ctx.Err() != nil {
+		_ = tx.Rollback()
+		return nil, ctx.Err()
+	}
+	return tx, err
+}

@@ -1,0 +1,165 @@
+package vconn
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/monitor"
+)
+
+// physical is a real connection in a node's pool. database/sql pools it; a Conn that has it checked out uses the native
+// connection directly.
+type physical struct {
+	native  driver.Conn
+	pool    *Pool
+	epoch   uint64          // of the pool when it was opened: a node that changes its role drops what is older
+	opened  time.Time       // when it was open: a sample that began later can speak for it
+	proof   core.Sample     // read on this very connection when it was opened
+	backend monitor.Backend // the server's side of it; zero when unknown
+
+	// Owned by whoever has the connection checked out:
+	used  bool // it has been checked out before
+	stmts map[string]*shared
+
+	closed atomic.Bool // Close was called
+
+	mu   sync.Mutex
+	dead []driver.Stmt // guarded by mu: statements that nobody uses, to be closed by the next who has the connection
+}
+
+// shared is a native statement that several virtual statements of the same text use on one connection.
+type shared struct {
+	stmt driver.Stmt
+	text string
+	refs int // guarded by physical.mu
+}
+
+var (
+	_ driver.Conn            = (*physical)(nil)
+	_ driver.SessionResetter = (*physical)(nil)
+	_ driver.Validator       = (*physical)(nil)
+)
+
+var errNotForCallers = errors.New("readroute: a physical connection is not for callers")
+
+// Prepare is not used: a Conn talks to the native connection.
+func (p *physical) Prepare(string) (driver.Stmt, error) { return nil, errNotForCallers }
+
+// Begin is not used.
+func (p *physical) Begin() (driver.Tx, error) { return nil, errNotForCallers }
+
+// Close closes the native connection.
+func (p *physical) Close() error {
+	p.closed.Store(true)
+	return p.native.Close()
+}
+
+// IsValid says whether the connection may go back to its pool.
+func (p *physical) IsValid() bool {
+	if p.epoch != p.pool.epoch.Load() {
+		return false
+	}
+	v, ok := p.native.(driver.Validator)
+	return !ok || v.IsValid()
+}
+
+// ResetSession runs before the connection is used again. database/sql takes no other error than ErrBadConn seriously,
+// so a connection that could not be reset is a bad one.
+func (p *physical) ResetSession(ctx context.Context) error {
+	if p.epoch != p.pool.epoch.Load() {
+		return driver.ErrBadConn
+	}
+	r, ok := p.native.(driver.SessionResetter)
+	if !ok {
+		return nil
+	}
+	if err := r.ResetSession(ctx); err != nil {
+		return driver.ErrBadConn
+	}
+	return nil
+}
+
+// keepsAfterRollback says whether database/sql would keep the native connection when the context of a transaction ends.
+func (p *physical) keepsAfterRollback() bool {
+	_, resets := p.native.(driver.SessionResetter)
+	_, validates := p.native.(driver.Validator)
+	return resets && validates
+}
+
+// prepare returns the native statement of a text and takes a reference to it.
+func (p *physical) prepare(ctx context.Context, text string) (*shared, error) {
+	p.mu.Lock()
+	s := p.stmts[text]
+	if s != nil && s.refs > 0 {
+		s.refs++
+		p.mu.Unlock()
+		return s, nil
+	}
+	p.mu.Unlock()
+	stmt, err := nativePrepare(ctx, p.native, text)
+	if err != nil {
+		return nil, err
+	}
+	s = &shared{stmt: stmt, text: text, refs: 1}
+	p.mu.Lock()
+	if p.stmts == nil {
+		p.stmts = make(map[string]*shared)
+	}
+	p.stmts[text] = s
+	p.mu.Unlock()
+	return s, nil
+}
+
+// release gives a reference up. It does no I/O and does not wait for any: database/sql closes statements under its own
+// locks. The native statement is closed by whoever has the connection next.
+func (p *physical) release(s *shared) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.refs--
+	if s.refs > 0 {
+		return
+	}
+	if p.stmts[s.text] == s {
+		delete(p.stmts, s.text)
+	}
+	p.dead = append(p.dead, s.stmt)
+}
+
+// sweep closes the statements that nobody uses. Only who has the connection checked out may call it.
+func (p *physical) sweep() {
+	p.mu.Lock()
+	dead := p.dead
+	p.dead = nil
+	p.mu.Unlock()
+	for _, s := range dead {
+		_ = s.Close() // a connection that cannot close a statement shows it at its next use
+	}
+}
+
+// proves reports whether the node's sample, or what was read when the connection was opened, shows that the
+// connection's own server has all of positions. A sample speaks only for a connection that was open before it, on the
+// same run of the same server.
+func (p *physical) proves(s *core.Snapshot, node int, positions []core.Position, capturedAt time.Time) bool {
+	n := &s.Nodes[node]
+	if n.Shared {
+		return false
+	}
+	if n.Sample.Start == p.proof.Start && p.opened.Before(n.Sample.Began) && n.Role == core.RoleReplica {
+		return true // the decision was made on this sample or an older one of the same run
+	}
+	if n.Sample.Start != p.proof.Start {
+		return false
+	}
+	for _, q := range positions {
+		q = s.Effective(q, capturedAt)
+		if q.CoveredBy(p.proof.Position) != core.Covered {
+			return false
+		}
+	}
+	return true
+}

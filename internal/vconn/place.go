@@ -1,0 +1,153 @@
+package vconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/monitor"
+	"github.com/readroute/readroute/internal/router"
+	"github.com/readroute/readroute/internal/sqlclass"
+)
+
+// primaryTries is how many connections are opened in search of one that leads to a primary, while an address that
+// should lead there still leads to another node now and then.
+const primaryTries = 4
+
+// place decides where a statement runs and attaches a connection to that node. A replica that cannot be reached, or
+// whose own connection does not show what the session needs, is left out and another node is found: nothing has been sent.
+func (c *Conn) place(ctx context.Context, st *sqlclass.Statement, retry core.Retry, exclude uint64) (*held, router.Decided, error) {
+	if c.tx != nil {
+		h := c.tx.h
+		return h, router.Decided{Node: h.node, Role: c.tx.role, Reason: core.ReasonTx, Class: core.Class(st.Class)}, nil
+	}
+	for failures := 0; ; failures++ {
+		d := c.cluster.Router.Route(ctx, c.request(st, retry, exclude))
+		if d.Slot {
+			c.slot = true
+		}
+		if d.Err != nil {
+			c.cluster.Router.Report(ctx, &d)
+			return nil, d, c.explain(d)
+		}
+		h, err := c.connect(ctx, &d)
+		switch {
+		case err == nil:
+			return h, d, nil
+		case d.Role != core.RoleReplica || ctx.Err() != nil:
+			d.Err = err
+			c.cluster.Router.Report(ctx, &d)
+			return nil, d, err
+		}
+		exclude |= 1 << d.Node
+		if failures > 0 {
+			exclude = ^uint64(0)
+		}
+		if retry == core.RetryNone {
+			retry = core.RetryConnection
+		}
+	}
+}
+
+func (c *Conn) request(st *sqlclass.Statement, retry core.Retry, exclude uint64) *router.Request {
+	req := &router.Request{
+		Class:   core.Class(st.Class),
+		Hint:    core.Hint(st.Hint),
+		Replica: core.AnyNode,
+		Exclude: exclude,
+		Retry:   retry,
+		Slot:    c.slot,
+	}
+	switch {
+	case c.rawTx:
+		req.Held = core.HeldTx
+	case c.pinned:
+		req.Held = core.HeldState
+	case c.primary.attached():
+		req.Held = core.HeldPrimary
+	}
+	if c.replica.attached() {
+		req.Replica = c.replica.node
+	}
+	return req
+}
+
+func (c *Conn) explain(d router.Decided) error {
+	if errors.Is(d.Err, router.ErrUnknownNode) {
+		return fmt.Errorf("%w: the context asks for one that cluster %q does not have", d.Err, c.cluster.Name)
+	}
+	return d.Err
+}
+
+// connect attaches a connection to the node of a decision, unless the checkout has one.
+func (c *Conn) connect(ctx context.Context, d *router.Decided) (*held, error) {
+	if d.Role == core.RolePrimary {
+		return c.connectPrimary(ctx, d)
+	}
+	h := &c.replica
+	if !h.attached() {
+		if err := c.attach(ctx, h, c.cluster.Readers[d.Node]); err != nil {
+			return nil, err
+		}
+	}
+	if len(d.Positions) == 0 {
+		return h, nil
+	}
+	s := c.cluster.Router.Monitor.Snapshot()
+	if h.p.proves(s, d.Node, d.Positions, d.CapturedAt) {
+		return h, nil
+	}
+	if err := c.verify(ctx, h, d); err != nil {
+		c.release(h)
+		return nil, err
+	}
+	return h, nil
+}
+
+func (c *Conn) connectPrimary(ctx context.Context, d *router.Decided) (*held, error) {
+	h := &c.primary
+	if h.attached() {
+		return h, nil // whoever holds the primary connection stays on it
+	}
+	var err error
+	for range primaryTries {
+		err = c.attach(ctx, h, c.cluster.Writers[d.Node])
+		if !errors.Is(err, ErrNotPrimary) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+var errNotProven = errors.New("the connection's own server does not show what the session needs")
+
+// verify asks the very connection that will serve the read.
+func (c *Conn) verify(ctx context.Context, h *held, d *router.Decided) error {
+	s, err := monitor.Ask(ctx, c.cluster.Engine.Link(h.p.native), c.cluster.Engine)
+	if err != nil {
+		h.discard = true
+		return err
+	}
+	m := c.cluster.Router.Monitor
+	snapshot := m.Snapshot()
+	n := &snapshot.Nodes[d.Node]
+	if !n.Shared && s.Start != n.Sample.Start {
+		if s.Start == h.p.proof.Start && h.p.opened.Before(n.Sample.Began) {
+			// It was there before the monitor saw another server under this name, and still is: there are several.
+			m.Shared(d.Node)
+		} else {
+			m.Kick(d.Node)
+		}
+	}
+	for _, p := range d.Positions {
+		p = snapshot.Effective(p, d.CapturedAt)
+		if p.CoveredBy(s.Position) != core.Covered {
+			return fmt.Errorf("read on node %q: %w", n.Name, errNotProven)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package vconn
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/monitor"
+)
+
+// Engine is what a pool needs to know of the servers' kind.
+type Engine interface {
+	monitor.Engine
+	// ReadOnlySQL makes a session refuse writes.
+	ReadOnlySQL() string
+	// SelfSQL tells a connection its own Backend; ParseSelf reads its row.
+	SelfSQL() string
+	ParseSelf(row []string) (monitor.Backend, error)
+	// Link returns a way to ask on a native connection, without leaving a trace in its session.
+	Link(conn driver.Conn) monitor.Link
+	// InTx reports whether the native connection has an open transaction. known is false when it cannot tell.
+	InTx(conn driver.Conn) (open, known bool)
+	// Broken reports that the native connection is known to be of no use any more.
+	Broken(conn driver.Conn) bool
+	// Refused reports that the server said no, so that nothing was committed.
+	Refused(err error) bool
+	// NotSent reports that the statement never reached the server.
+	NotSent(err error) bool
+	// Retry says whether a read that a replica answered with err may be run once more.
+	Retry(err error) core.Retry
+}
+
+// ReadOnlyConnector is a connector that can open connections which refuse writes from their first moment.
+type ReadOnlyConnector interface {
+	driver.Connector
+	ReadOnly() driver.Connector
+}
+
+// ErrNotPrimary is returned, wrapped, when the node that is to take a write is not a primary.
+var ErrNotPrimary = errors.New("readroute: no primary")
+
+// PoolConfig is what a Pool needs.
+type PoolConfig struct {
+	Index           int
+	Name            string
+	Connector       driver.Connector
+	Engine          Engine
+	Writer          bool // for the primary role; otherwise its connections refuse writes
+	DialTimeout     time.Duration
+	MaxOpenConns    int
+	MaxIdleConns    int
+	ConnMaxLifetime time.Duration
+	ConnMaxIdleTime time.Duration
+	// Dialled hears of every attempt to open a connection.
+	Dialled func(error)
+}
+
+// Pool is a node's pool of physical connections for one role.
+type Pool struct {
+	cfg   PoolConfig
+	db    *sql.DB
+	epoch atomic.Uint64
+}
+
+// NewPool makes a pool. It opens nothing yet.
+func NewPool(cfg PoolConfig) *Pool {
+	p := &Pool{cfg: cfg}
+	p.db = sql.OpenDB(poolConnector{p})
+	p.db.SetMaxOpenConns(cfg.MaxOpenConns)
+	p.db.SetMaxIdleConns(cfg.MaxIdleConns)
+	p.db.SetConnMaxLifetime(cfg.ConnMaxLifetime)
+	p.db.SetConnMaxIdleTime(cfg.ConnMaxIdleTime)
+	return p
+}
+
+// Close closes the idle connections and refuses new checkouts; those that are out are closed when they come back.
+func (p *Pool) Close() error { return p.db.Close() }
+
+// Stats returns the pool's statistics.
+func (p *Pool) Stats() sql.DBStats { return p.db.Stats() }
+
+// Drop closes the idle connections now and those that are out when they come back: the node has changed its role.
+func (p *Pool) Drop() {
+	p.epoch.Add(1)
+	p.db.SetMaxIdleConns(-1)
+	p.db.SetMaxIdleConns(p.cfg.MaxIdleConns)
+}
+
+// poolConnector opens physical connections.
+type poolConnector struct{ p *Pool }
+
+// Driver returns the native driver.
+func (c poolConnector) Driver() driver.Driver { return c.p.cfg.Connector.Driver() }
+
+// Connect opens a connection, asks it who it is, and refuses one that is not of the pool's role.
+func (c poolConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	p, err := c.p.open(ctx)
+	if c.p.cfg.Dialled != nil && ctx.Err() == nil {
+		c.p.cfg.Dialled(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Pool) open(ctx context.Context) (*physical, error) {
+	connector, readOnly := p.cfg.Connector, false
+	if !p.cfg.Writer {
+		if p.cfg.DialTimeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, p.cfg.DialTimeout)
+			defer cancel()
+		}
+		var ro ReadOnlyConnector
+		if ro, readOnly = connector.(ReadOnlyConnector); readOnly {
+			connector = ro.ReadOnly()
+		}
+	}
+	epoch := p.epoch.Load()
+	native, err := connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &physical{native: native, pool: p, epoch: epoch}
+	if err := c.introduce(ctx, readOnly); err != nil {
+		_ = native.Close()
+		return nil, err
+	}
+	c.opened = time.Now()
+	return c, nil
+}
+
+// introduce reads who the server is, on the new connection itself.
+func (c *physical) introduce(ctx context.Context, readOnly bool) error {
+	cfg := &c.pool.cfg
+	link := cfg.Engine.Link(c.native)
+	var err error
+	if !cfg.Writer && !readOnly {
+		if _, err = link.QueryRow(ctx, cfg.Engine.ReadOnlySQL()); err != nil {
+			return fmt.Errorf("make a session of node %q read-only: %w", cfg.Name, err)
+		}
+	}
+	if c.proof, err = monitor.Ask(ctx, link, cfg.Engine); err != nil {
+		return fmt.Errorf("ask node %q who it is: %w", cfg.Name, err)
+	}
+	if !cfg.Writer {
+		return nil
+	}
+	if c.proof.Role != core.RolePrimary {
+		return fmt.Errorf("%w: node %q is a %s", ErrNotPrimary, cfg.Name, c.proof.Role)
+	}
+	row, err := link.QueryRow(ctx, cfg.Engine.SelfSQL())
+	if err == nil {
+		c.backend, err = cfg.Engine.ParseSelf(row)
+	}
+	if err != nil {
+		return fmt.Errorf("ask node %q for its session: %w", cfg.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+package vconn
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"sync"
+
+	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/router"
+	"github.com/readroute/readroute/internal/sqlclass"
+)
+
+// Stmt is a statement that is prepared on every physical connection it runs on, when it first runs there.
+type Stmt struct {
+	c     *Conn
+	query string
+	class sqlclass.Statement
+
+	mu     sync.Mutex
+	closed bool         // guarded by mu
+	on     []preparedOn // guarded by mu
+}
+
+type preparedOn struct {
+	p *physical
+	s *shared
+}
+
+var (
+	_ driver.Stmt              = (*Stmt)(nil)
+	_ driver.StmtQueryContext  = (*Stmt)(nil)
+	_ driver.StmtExecContext   = (*Stmt)(nil)
+	_ driver.NamedValueChecker = (*Stmt)(nil)
+)
+
+var errStmtClosed = errors.New("readroute: statement is closed")
+
+// Prepare implements driver.Conn.
+func (c *Conn) Prepare(query string) (driver.Stmt, error) {
+	return c.PrepareContext(context.Background(), query)
+}
+
+// PrepareContext prepares a statement on the node where it would run now, so that bad SQL fails at once.
+func (c *Conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	if c.misused != nil {
+		return nil, c.misused
+	}
+	s := &Stmt{c: c, query: query, class: c.cluster.Classifier.Classify(query)}
+	prepare := func(p *physical) error {
+		_, err := s.prepared(ctx, p)
+		return err
+	}
+	h, err := c.placePrepare(ctx, &s.class)
+	if err != nil {
+		return nil, err
+	}
+	err = c.run(ctx, h, prepare)
+	if err != nil && h == &c.replica && c.tx == nil && ctx.Err() == nil && c.retryFor(h, err) != core.RetryNone {
+		if again, placed := c.connectPrimary(ctx, c.onPrimary()); placed == nil {
+			err = c.run(ctx, again, prepare)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (c *Conn) onPrimary() *router.Decided {
+	return &router.Decided{Node: c.cluster.Router.Monitor.Snapshot().Primary, Role: core.RolePrimary}
+}
+
+// placePrepare finds the connection to prepare on. It waits for no position: a replica that is behind can prepare.
+func (c *Conn) placePrepare(ctx context.Context, st *sqlclass.Statement) (*held, error) {
+	if h := c.skip; h != nil {
+		c.skip = nil
+		if h.attached() {
+			return h, nil
+		}
+	}
+	if c.tx != nil {
+		return c.tx.h, nil
+	}
+	req := c.request(st, core.RetryNone, 0)
+	req.Dry = true
+	d := c.cluster.Router.Route(ctx, req)
+	if d.Err == nil && d.Role == core.RoleReplica {
+		d.Positions = nil
+		if h, err := c.connect(ctx, &d); err == nil || ctx.Err() != nil {
+			return h, err
+		}
+	}
+	return c.connectPrimary(ctx, c.onPrimary())
+}
+
+// NumInput returns -1: the native statement's own count is checked after its own argument rules.
+func (s *Stmt) NumInput() int { return -1 }
+
+// CheckNamedValue accepts every argument: the native statement has its say once it is chosen.
+func (s *Stmt) CheckNamedValue(*driver.NamedValue) error { return nil }
+
+// QueryContext implements driver.StmtQueryContext.
+func (s *Stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	var rows driver.Rows
+	err := s.c.execute(ctx, &s.class, s.query, true, func(p *physical) error {
+		native, err := s.prepared(ctx, p)
+		if err == nil {
+			rows, err = nativeStmtQuery(ctx, p.native, native, args)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+// ExecContext implements driver.StmtExecContext.
+func (s *Stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	var result driver.Result
+	err := s.c.execute(ctx, &s.class, s.query, false, func(p *physical) error {
+		native, err := s.prepared(ctx, p)
+		if err == nil {
+			result, err = nativeStmtExec(ctx, p.native, native, args)
+		}
+		return err
+	})
+	return result, err
+}
+
+var errStmtOld = errors.New("readroute: the statement needs a context")
+
+// Exec is not used: database/sql prefers ExecContext.
+func (s *Stmt) Exec([]driver.Value) (driver.Result, error) { return nil, errStmtOld }
+
+// Query is not used: database/sql prefers QueryContext.
+func (s *Stmt) Query([]driver.Value) (driver.Rows, error) { return nil, errStmtOld }
+
+// prepared returns the native statement on p.
+func (s *Stmt) prepared(ctx context.Context, p *physical) (driver.Stmt, error) {
+	s.mu.Lock()
+	for _, on := range s.on {
+		if on.p == p {
+			s.mu.Unlock()
+			return on.s.stmt, nil
+		}
+	}
+	s.mu.Unlock()
+	shared, err := p.prepare(ctx, s.query)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		p.release(shared)
+		return nil, errStmtClosed
+	}
+	s.forget()
+	s.on = append(s.on, preparedOn{p, shared})
+	return shared.stmt, nil
+}
+
+// forget drops connections that are closed: their statements went with them. s.mu is held.
+func (s *Stmt) forget() {
+	kept := s.on[:0]
+	for _, on := range s.on {
+		if !on.p.closed.Load() {
+			kept = append(kept, on)
+		}
+	}
+	clear(s.on[len(kept):])
+	s.on = kept
+}
+
+// Close gives the native statements up. It does no I/O and waits for none: database/sql also calls it while the
+// connection lies idle, or under its own pool's lock.
+func (s *Stmt) Close() error {
+	s.mu.Lock()
+	on := s.on
+	s.on, s.closed = nil, true
+	s.mu.Unlock()
+	for _, o := range on {
+		o.p.release(o.s)
+	}
+	return nil
+}

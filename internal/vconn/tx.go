@@ -1,0 +1,92 @@
+package vconn
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/sqlclass"
+)
+
+// Tx is a transaction on one physical connection. All its statements run there.
+type Tx struct {
+	c      *Conn
+	h      *held
+	role   core.Role
+	native driver.Tx
+	ctx    context.Context
+}
+
+var _ driver.Tx = (*Tx)(nil)
+
+// Begin begins a transaction on the primary.
+func (c *Conn) Begin() (driver.Tx, error) {
+	return c.BeginTx(context.Background(), driver.TxOptions{})
+}
+
+// BeginTx begins a transaction. A read-only one goes where a read would go, unless it is serializable, which a
+// PostgreSQL standby refuses; any other goes to the primary whatever its first statement will be.
+func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if c.misused != nil {
+		return nil, c.misused
+	}
+	c.ended()
+	st := sqlclass.Statement{Class: sqlclass.TxControl}
+	if opts.ReadOnly && sql.IsolationLevel(opts.Isolation) < sql.LevelSerializable {
+		st.Class = sqlclass.Read
+	}
+	h, d, err := c.place(ctx, &st, core.RetryNone, 0)
+	if err != nil {
+		return nil, err
+	}
+	var native driver.Tx
+	begin := func(p *physical) (err error) {
+		native, err = nativeBegin(ctx, p.native, opts)
+		return err
+	}
+	err = c.run(ctx, h, begin)
+	if err != nil && c.mayRetry(ctx, &st, &d) {
+		if retry := c.retryFor(h, err); retry != core.RetryNone {
+			h, d, err = c.again(ctx, &st, "", h, d, retry, err, begin)
+		}
+	}
+	c.cluster.Router.Report(ctx, &d)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tx{c: c, h: h, role: d.Role, native: native, ctx: ctx}
+	c.tx = t
+	c.writes.inTx = c.sessions(ctx, c.writes.inTx[:0])
+	c.writes.wrote = false
+	return t, nil
+}
+
+// Commit commits. When its answer is lost, the error matches ErrCommitUnknown as well as the driver's own.
+func (t *Tx) Commit() error {
+	c := t.c
+	err := t.native.Commit()
+	c.tx = nil
+	if errors.Is(err, driver.ErrBadConn) {
+		t.h.discard = true
+	}
+	list, wrote := c.writes.inTx, c.writes.wrote
+	c.writes.inTx, c.writes.wrote = nil, false
+	if t.role != core.RolePrimary {
+		return err
+	}
+	return c.txEnded(list, wrote, t.h, err)
+}
+
+// Rollback rolls back. database/sql discards the connection of a transaction that ended with its context, unless the
+// driver both resets and validates; this one does what the native one would have had done to it.
+func (t *Tx) Rollback() error {
+	err := t.native.Rollback()
+	t.c.tx = nil
+	t.c.writes.inTx, t.c.writes.wrote = nil, false
+	if errors.Is(err, driver.ErrBadConn) || t.ctx.Err() != nil && !t.h.p.keepsAfterRollback() {
+		t.h.discard = true
+	}
+	return err
+}

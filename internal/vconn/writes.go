@@ -1,0 +1,201 @@
+package vconn
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/sqlclass"
+)
+
+// writes is what a checkout knows of its own writes that are not over.
+type writes struct {
+	// inTx are the sessions seen in the open transaction; wrote says that it may have changed something.
+	inTx  []*core.Session
+	wrote bool
+	// handing are the sessions of a write that hands out rows: PostgreSQL commits it at the Sync that follows the last
+	// row, so it is not over before the next statement or the end of the checkout.
+	handing []*core.Session
+	ctx     context.Context // of that write
+}
+
+func (w *writes) reset() {
+	clear(w.inTx)
+	clear(w.handing)
+	w.inTx, w.handing, w.wrote, w.ctx = w.inTx[:0], w.handing[:0], false, nil
+}
+
+// sessions appends the sessions that a write in ctx belongs to.
+func (c *Conn) sessions(ctx context.Context, list []*core.Session) []*core.Session {
+	if o := core.FromContext(ctx); o != nil && o.Session != nil && !slices.Contains(list, o.Session) {
+		list = append(list, o.Session)
+	}
+	if c.cluster.Process && !slices.Contains(list, &c.cluster.Router.Process) {
+		list = append(list, &c.cluster.Router.Process)
+	}
+	return list
+}
+
+// took takes note of what a statement on h has done, and returns its error.
+func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows bool, err error) error {
+	if h == &c.replica || c.tx != nil && c.tx.role == core.RoleReplica {
+		return err
+	}
+	if st.LeavesState && (err == nil || st.Multi) {
+		c.pinned = true
+	}
+	before := c.rawTx
+	c.followRawTx(st, h, err)
+	if c.tx != nil || c.rawTx {
+		c.inTx(ctx, st)
+		return err
+	}
+	if before {
+		return c.rawTxEnded(ctx, st, h, err)
+	}
+	if !st.MayWrite {
+		return err
+	}
+	switch {
+	case err == nil && rows:
+		c.began(ctx)
+	case err == nil:
+		c.wrote(c.sessions(ctx, nil), h)
+	case c.nothingSent(err):
+	case c.cluster.Engine.Refused(err):
+		if st.CommitsOnError {
+			c.wrote(c.sessions(ctx, nil), h)
+		}
+	case !c.cluster.Engine.Broken(h.p.native):
+		// Not the server's answer, and yet the connection is in step: a capture from now on covers whatever was done.
+		c.wrote(c.sessions(ctx, nil), h)
+	default:
+		c.unknown(c.sessions(ctx, nil), h)
+		return fmt.Errorf("%w: %w", ErrCommitUnknown, err)
+	}
+	return err
+}
+
+func (c *Conn) nothingSent(err error) bool {
+	return errors.Is(err, driver.ErrBadConn) || c.cluster.Engine.NotSent(err)
+}
+
+// followRawTx keeps track of a transaction that is controlled by text.
+func (c *Conn) followRawTx(st *sqlclass.Statement, h *held, err error) {
+	if c.tx != nil || !c.rawTx && st.Class != sqlclass.TxControl && !st.BeginsTx && !st.Multi {
+		return
+	}
+	open, known := c.cluster.Engine.InTx(h.p.native)
+	switch {
+	case known:
+		c.rawTx = open
+	case err == nil && st.BeginsTx:
+		c.rawTx = true
+	case err == nil && st.EndsTx:
+		c.rawTx = false
+	}
+}
+
+// inTx remembers whose write it is that the transaction will commit.
+func (c *Conn) inTx(ctx context.Context, st *sqlclass.Statement) {
+	c.writes.inTx = c.sessions(ctx, c.writes.inTx)
+	c.writes.wrote = c.writes.wrote || st.MayWrite
+}
+
+// rawTxEnded is told that a transaction that was begun by text is over.
+func (c *Conn) rawTxEnded(ctx context.Context, st *sqlclass.Statement, h *held, err error) error {
+	list := c.sessions(ctx, c.writes.inTx)
+	wrote := c.writes.wrote || st.MayWrite
+	c.writes.inTx, c.writes.wrote = nil, false
+	return c.txEnded(list, wrote, h, err)
+}
+
+// txEnded takes note of the end of a transaction.
+func (c *Conn) txEnded(list []*core.Session, wrote bool, h *held, err error) error {
+	switch {
+	case !wrote:
+	case err == nil:
+		c.wrote(list, h)
+	case c.nothingSent(err), c.cluster.Engine.Refused(err):
+	case !c.cluster.Engine.Broken(h.p.native):
+		c.wrote(list, h)
+	default:
+		c.unknown(list, h)
+		return fmt.Errorf("%w: %w", ErrCommitUnknown, err)
+	}
+	return err
+}
+
+// wrote marks sessions: a position read that begins after now covers what they wrote on h.
+func (c *Conn) wrote(list []*core.Session, h *held) {
+	if len(list) == 0 {
+		return
+	}
+	now := time.Now()
+	if c.cluster.Strategy.Sticky {
+		for _, s := range list {
+			s.Wrote(c.cluster.Name, now, core.Start{}, nil, false, 0)
+		}
+		return
+	}
+	capture := c.cluster.Router.Captures.Join()
+	for _, s := range list {
+		s.Wrote(c.cluster.Name, now, h.p.proof.Start, capture, false, c.cluster.Strategy.Window)
+	}
+}
+
+// unknown marks sessions whose write may or may not stand, and may be committed only after this. A capture covers it
+// once the server's side of the connection is gone.
+func (c *Conn) unknown(list []*core.Session, h *held) {
+	h.discard = true
+	if len(list) == 0 {
+		return
+	}
+	now := time.Now()
+	window := c.cluster.Strategy.Window
+	if !c.cluster.Strategy.Sticky {
+		capture, ok := c.cluster.Router.Captures.JoinWhenGone(h.p.backend, h.p.proof.Start)
+		if ok {
+			for _, s := range list {
+				s.Wrote(c.cluster.Name, now, h.p.proof.Start, capture, true, window)
+			}
+			return
+		}
+	}
+	for _, s := range list {
+		s.Unprovable(c.cluster.Name, now, now.Add(window))
+	}
+}
+
+// began is told that a write hands out rows and is not over.
+func (c *Conn) began(ctx context.Context) {
+	list := c.sessions(ctx, c.writes.handing)
+	for _, s := range list[len(c.writes.handing):] {
+		s.Open(c.cluster.Name)
+	}
+	c.writes.handing, c.writes.ctx = list, ctx
+}
+
+// ended is told that whatever handed out rows is over: the next statement begins, or the checkout ends.
+func (c *Conn) ended() {
+	list := c.writes.handing
+	if len(list) == 0 {
+		return
+	}
+	h := &c.primary
+	// The rows are the native driver's own and do not say how they ended.
+	if c.writes.ctx.Err() != nil || c.cluster.Engine.Broken(h.p.native) {
+		c.unknown(list, h)
+	} else {
+		c.wrote(list, h)
+	}
+	for _, s := range list {
+		s.Close(c.cluster.Name)
+	}
+	clear(list)
+	c.writes.handing, c.writes.ctx = list[:0], nil
+}

@@ -1,0 +1,261 @@
+package readroute
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/monitor"
+	"github.com/readroute/readroute/internal/postgres"
+	"github.com/readroute/readroute/internal/router"
+	"github.com/readroute/readroute/internal/sqlclass"
+	"github.com/readroute/readroute/internal/vconn"
+)
+
+// virtualIdleConns is the idle limit of the routed pool. Virtual connections cost nothing, and database/sql's default of
+// 2 would make them anew all the time.
+const virtualIdleConns = 4096
+
+// DB is a routed pool. The embedded *sql.DB is a real one: hand it to whatever takes a *sql.DB. Its statements are
+// routed one by one. It is safe for concurrent use.
+type DB struct {
+	*sql.DB
+
+	config     Config
+	nodes      []Node
+	monitor    *monitor.Monitor
+	captures   *monitor.Captures
+	router     *router.Router
+	classifier *sqlclass.Classifier
+	cluster    *vconn.Cluster
+	plain      plainPool
+	shutdown   func() error
+}
+
+// Open returns a routed pool over the nodes of config. It opens one pool a node from the node's Connector; [DB.Close],
+// or Close of the embedded *sql.DB, closes exactly those. Open waits for no server: a node that is down is left out until
+// it answers. WaitReady waits. The error for a bad configuration matches [ErrBadConfig] and names every problem.
+func Open(config Config) (*DB, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	classifier, err := sqlclass.New(sqlclass.Options{Dialect: sqlclass.PostgreSQL, ReadFunctions: config.ReadFunctions})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
+	}
+	db := &DB{config: config, nodes: config.nodes(), classifier: classifier}
+	engine := postgres.Engine{}
+	strategy := config.Strategy.core(config.StickyWindow)
+
+	db.cluster = &vconn.Cluster{
+		Name:       config.Name,
+		Classifier: classifier,
+		Engine:     engine,
+		Strategy:   strategy,
+		Process:    config.WithoutSession == WithoutSessionProcess,
+		OnDiscard:  db.onDiscard,
+	}
+	for i, n := range db.nodes {
+		db.cluster.Readers = append(db.cluster.Readers, vconn.NewPool(db.pool(engine, i, n, false)))
+		db.cluster.Writers = append(db.cluster.Writers, vconn.NewPool(db.pool(engine, i, n, true)))
+	}
+	db.plain = plainPool{db: db}
+	db.shutdown = sync.OnceValue(db.stop)
+	db.cluster.Shutdown = db.shutdown
+
+	db.monitor = monitor.Start(db.watch(engine))
+	db.captures = monitor.StartCaptures(db.monitor)
+	db.router = router.New(db.routing(strategy), db.monitor, db.captures, names(db.nodes))
+	db.cluster.Router = db.router
+	db.DB = sql.OpenDB(&vconn.Connector{Cluster: db.cluster})
+	db.SetMaxIdleConns(virtualIdleConns)
+	return db, nil
+}
+
+func names(nodes []Node) []string {
+	list := make([]string, len(nodes))
+	for i, n := range nodes {
+		list[i] = n.Name
+	}
+	return list
+}
+
+func (db *DB) pool(engine vconn.Engine, i int, n Node, writer bool) vconn.PoolConfig {
+	return vconn.PoolConfig{
+		Index:           i,
+		Name:            n.Name,
+		Connector:       n.Connector,
+		Engine:          engine,
+		Writer:          writer,
+		DialTimeout:     db.config.ProbeTimeout,
+		MaxOpenConns:    n.MaxOpenConns,
+		MaxIdleConns:    n.MaxIdleConns,
+		ConnMaxLifetime: n.ConnMaxLifetime,
+		ConnMaxIdleTime: n.ConnMaxIdleTime,
+		Dialled:         func(err error) { db.dialled(i, err) },
+	}
+}
+
+// dialled hears how opening a connection to node i went. A node that cannot be dialled is out at once; one that is not
+// what it was taken for is asked again.
+func (db *DB) dialled(i int, err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, vconn.ErrNotPrimary):
+		db.monitor.Kick(i)
+	default:
+		db.monitor.Failed(i, err)
+	}
+}
+
+func (db *DB) watch(engine vconn.Engine) monitor.Config {
+	c := monitor.Config{
+		Engine:       engine,
+		Interval:     db.config.ProbeInterval,
+		ProbeTimeout: db.config.ProbeTimeout,
+		MaxWaiters:   db.config.MaxWaiters,
+		OnEvent:      db.onNode,
+	}
+	for _, n := range db.nodes {
+		c.Nodes = append(c.Nodes, monitor.Node{
+			Name:   n.Name,
+			Zone:   db.config.zone(n),
+			Weight: uint32(min(n.Weight, 1<<20)),
+			Shared: n.SharedEndpoint,
+			Dial:   dialer(engine, n.Connector),
+		})
+	}
+	return c
+}
+
+// dialer opens the monitor's own connections to a node.
+func dialer(engine vconn.Engine, connector driver.Connector) monitor.Dialer {
+	return func(ctx context.Context) (monitor.Link, error) {
+		conn, err := connector.Connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return engine.Link(conn), nil
+	}
+}
+
+func (db *DB) routing(strategy core.Strategy) router.Config {
+	c := router.Config{
+		Cluster:        db.config.Name,
+		Strategy:       strategy,
+		Level:          core.Level(db.config.Level),
+		WithoutSession: router.WithoutSession(db.config.WithoutSession),
+		Fallback:       core.Fallback(db.config.Fallback),
+		MaxLag:         db.config.MaxLag,
+		CaptureTimeout: db.config.CaptureTimeout,
+		FallbackLimit:  db.config.FallbackLimit,
+		OnVerdict:      db.onVerdict,
+	}
+	if len(db.config.Replicas) == 0 {
+		c.FallbackLimit = 0
+	}
+	if hook := db.config.Hooks.Decision; hook != nil {
+		c.OnDecision = func(ctx context.Context, d router.Decided) { hook(ctx, db.decision(d)) }
+	}
+	return c
+}
+
+// decision turns the router's answer into the public one.
+func (db *DB) decision(d router.Decided) Decision {
+	out := Decision{
+		Role:      Role(d.Role),
+		Reason:    Reason(d.Reason),
+		Class:     Class(d.Class),
+		Level:     Level(d.Level),
+		Waited:    d.Waited,
+		Retry:     d.Retry.String(),
+		WouldWait: d.WouldWait,
+		Err:       d.Err,
+	}
+	if d.Node >= 0 {
+		out.Node = db.nodes[d.Node].Name
+	}
+	return out
+}
+
+// stop ends everything behind the routed pool.
+func (db *DB) stop() error {
+	db.captures.Close()
+	db.monitor.Close()
+	errs := []error{db.plain.close()}
+	for i := range db.nodes {
+		errs = append(errs, db.cluster.Readers[i].Close(), db.cluster.Writers[i].Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Close closes the pool as (*sql.DB).Close does, and every node's pool with it. It stops all goroutines and waits for
+// them, at most for the answer of a connector that does not honour its context. Statements that run go on; later ones
+// get the error of a closed *sql.DB. It may be called more than once.
+func (db *DB) Close() error { return db.DB.Close() }
+
+// Explain says where a statement would go now, with the session, level and other choices of ctx, and why. It runs
+// nothing, asks no server and waits for nothing: when the statement would have to wait first, WouldWait is true and the
+// rest is what comes of a wait that succeeds. It supposes a statement of its own, outside any transaction. The error
+// says why the statement would run nowhere.
+func (db *DB) Explain(ctx context.Context, query string) (Decision, error) {
+	st := db.classifier.Classify(query)
+	d := db.router.Route(ctx, &router.Request{
+		Class:   core.Class(st.Class),
+		Hint:    core.Hint(st.Hint),
+		Replica: core.AnyNode,
+		Dry:     true,
+	})
+	return db.decision(d), d.Err
+}
+
+// WaitReady waits until every node has been asked once and there is a primary and, if replicas are configured, a replica
+// that may serve reads. It returns the error of ctx, with what is missing, when that ends first.
+func (db *DB) WaitReady(ctx context.Context) error {
+	for {
+		changed := db.monitor.Changed()
+		missing := db.missing()
+		if missing == "" {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("readroute: wait for cluster %q: %s: %w", db.config.Name, missing, ctx.Err())
+		}
+	}
+}
+
+func (db *DB) missing() string {
+	s := db.monitor.Snapshot()
+	if !s.PrimaryUp {
+		return "no primary answers"
+	}
+	if len(db.config.Replicas) == 0 {
+		return ""
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Role == core.RoleReplica && n.Healthy && !n.Stopped && n.LagKnown && n.Lag <= db.config.MaxLag {
+			return ""
+		}
+	}
+	return "no replica answers that is within MaxLag"
+}
+
+// Fence makes the session of ctx need everything that is committed when Fence is called, by anyone: what a worker calls
+// when its job was written inside a transaction, where no token could exist yet. It blocks for one coalesced position
+// read on the primary, or until ctx ends; then the session reads from the primary for StickyWindow and the error says
+// why. Without a session in ctx it returns an error and does nothing.
+func (db *DB) Fence(ctx context.Context) error {
+	s := SessionFrom(ctx)
+	if s == nil {
+		return errors.New("readroute: Fence: the context carries no session; make one with WithSession")
+	}
+	return db.router.Fence(ctx, &s.core)
+}

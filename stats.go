@@ -1,0 +1,130 @@
+package readroute
+
+import (
+	"database/sql"
+	"time"
+
+	"github.com/readroute/readroute/internal/core"
+)
+
+// RouteStats says where statements went and why, since [Open].
+type RouteStats struct {
+	// Nodes has one element a node, in the order of the Config: the primary first.
+	Nodes []NodeStats
+	// Refused counts statements that ran nowhere, by reason.
+	Refused map[Reason]uint64
+	// Waiting is how many reads wait for a replica now.
+	Waiting int
+	// Classes says how the classification of texts is cached.
+	Classes ClassStats
+}
+
+// ClassStats says how the classification of texts is cached, in numbers since [Open] and, for entries and bytes, of now.
+type ClassStats struct {
+	Entries, Bytes int64
+	Hits, Misses   int64
+	// Learned is how many texts a replica has refused as writes; LearnedHits how often that was of use.
+	Learned, LearnedHits int64
+}
+
+// NodeStats is one node's part of [RouteStats].
+type NodeStats struct {
+	Name string
+	// Reasons counts the statements that went to the node, by reason.
+	Reasons map[Reason]uint64
+	// Reader is the pool of connections that refuse writes, Writer that of connections for the primary role.
+	Reader, Writer sql.DBStats
+}
+
+// Total returns how many statements went to the node.
+func (n NodeStats) Total() uint64 {
+	var total uint64
+	for _, c := range n.Reasons {
+		total += c
+	}
+	return total
+}
+
+// RouteStats returns the statistics. The embedded Stats method is that of the routed pool and counts virtual
+// connections, which have no socket behind them; the sockets are in NodeStats.
+func (db *DB) RouteStats() RouteStats {
+	c := db.classifier.Stats()
+	s := RouteStats{
+		Refused: db.reasons(-1),
+		Waiting: db.monitor.Waiting(),
+		Classes: ClassStats{
+			Entries: c.Entries, Bytes: c.Bytes, Hits: c.Hits, Misses: c.Misses, Learned: c.Learned, LearnedHits: c.LearnedHits,
+		},
+	}
+	for i, n := range db.nodes {
+		s.Nodes = append(s.Nodes, NodeStats{
+			Name:    n.Name,
+			Reasons: db.reasons(i),
+			Reader:  db.cluster.Readers[i].Stats(),
+			Writer:  db.cluster.Writers[i].Stats(),
+		})
+	}
+	return s
+}
+
+func (db *DB) reasons(node int) map[Reason]uint64 {
+	counts := make(map[Reason]uint64)
+	for r := range core.Reason(core.NumReasons) {
+		if n := db.router.Count(node, r); n > 0 {
+			counts[Reason(r)] = n
+		}
+	}
+	return counts
+}
+
+// NodeStatus is what is known of one node now.
+type NodeStatus struct {
+	Name string
+	Role Role
+	// Primary is true for the node that takes the writes.
+	Primary bool
+	// Healthy is true when the node answered its last probe in time.
+	Healthy bool
+	// Stopped is true for a replica that nothing feeds although the primary is up.
+	Stopped bool
+	// SharedEndpoint is true when several servers answer under the node's name.
+	SharedEndpoint bool
+	// Position is what the node has replayed, or, on the primary, written.
+	Position LSN
+	// Timeline is the position's timeline; 0 when the user may not see it (a replica without pg_monitor).
+	Timeline uint32
+	// Lag is how old the node's state is at most; it is not known unless LagKnown.
+	Lag      time.Duration
+	LagKnown bool
+	// LagBytes is how much log it has still to replay.
+	LagBytes uint64
+	// InFlight is how many checkouts have a connection to the node.
+	InFlight int64
+	// Err is why the node is not healthy.
+	Err error
+}
+
+// Nodes returns what is known of each node, the configured primary first. It asks no server.
+func (db *DB) Nodes() []NodeStatus {
+	s := db.monitor.Snapshot()
+	list := make([]NodeStatus, len(s.Nodes))
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		list[i] = NodeStatus{
+			Name:           n.Name,
+			Role:           Role(n.Role),
+			Primary:        i == s.Primary && n.Role == core.RolePrimary,
+			Healthy:        n.Healthy,
+			Stopped:        n.Stopped,
+			SharedEndpoint: n.Shared,
+			Position:       LSN(n.Sample.Position.LSN),
+			Timeline:       n.Sample.Position.Timeline,
+			Lag:            n.Lag,
+			LagKnown:       n.LagKnown,
+			LagBytes:       n.LagBytes,
+			InFlight:       db.router.InFlight(i),
+			Err:            n.Err,
+		}
+	}
+	return list
+}

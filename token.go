@@ -1,0 +1,237 @@
+package readroute
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/readroute/readroute/internal/core"
+)
+
+// maxTokenText bounds the text of a token: it may come from outside.
+const maxTokenText = 4096
+
+// Token is what writes leave behind: for each cluster the position that a read must be covered by, and when the write
+// was. It is an immutable value. The zero Token asks for nothing. Its text is neither signed nor secret: whoever can
+// change it can make reads wait up to the wait timeout or go to the primary, and nothing else.
+type Token struct {
+	core core.Token
+}
+
+// IsZero reports whether the token asks for nothing.
+func (t Token) IsZero() bool { return t.core.IsZero() }
+
+// Merge returns the least token that covers both t and o.
+func (t Token) Merge(o Token) Token {
+	return Token{core: t.core.Merge(o.core, DefaultStickyWindow)}
+}
+
+// The layout of a token, version 1, before base64url without padding:
+//
+//	version   1 byte, tokenVersion
+//	entries   uvarint count, in order of the clusters' names, then each:
+//	  cluster uvarint length and bytes
+//	  flags   1 byte: bit 0 a time of the write, bit 1 an end of the primary's term
+//	  times   uvarint milliseconds of the Unix epoch, for each bit
+//	  count   uvarint of positions, then each:
+//	    kind  1 byte
+//	    PostgreSQL: system identifier 8 bytes big endian, timeline uvarint, LSN uvarint
+const (
+	tokenVersion = 1
+
+	tokenHasAt    = 1 << 0
+	tokenHasUntil = 1 << 1
+)
+
+// String returns the text of the token: base64url, at most 64 characters for one position of a cluster whose name has at
+// most 16 bytes. The text of the zero Token is empty.
+func (t Token) String() string {
+	if t.IsZero() {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(t.binary())
+}
+
+func (t Token) binary() []byte {
+	entries := t.core.Entries()
+	b := make([]byte, 0, 48)
+	b = append(b, tokenVersion)
+	b = binary.AppendUvarint(b, uint64(len(entries)))
+	for _, e := range entries {
+		b = binary.AppendUvarint(b, uint64(len(e.Cluster)))
+		b = append(b, e.Cluster...)
+		var flags byte
+		if !e.At.IsZero() {
+			flags |= tokenHasAt
+		}
+		if !e.Until.IsZero() {
+			flags |= tokenHasUntil
+		}
+		b = append(b, flags)
+		if flags&tokenHasAt != 0 {
+			b = binary.AppendUvarint(b, uint64(e.At.UnixMilli()))
+		}
+		if flags&tokenHasUntil != 0 {
+			// Rounded up: the primary's term must not end early.
+			b = binary.AppendUvarint(b, uint64(e.Until.Add(time.Millisecond-1).UnixMilli()))
+		}
+		b = binary.AppendUvarint(b, uint64(len(e.Positions)))
+		for _, p := range e.Positions {
+			b = append(b, byte(p.Kind))
+			b = binary.BigEndian.AppendUint64(b, p.System)
+			b = binary.AppendUvarint(b, uint64(p.Timeline))
+			b = binary.AppendUvarint(b, uint64(p.LSN))
+		}
+	}
+	return b
+}
+
+// ParseToken reads the text of a token. The empty text is the zero Token. Any other text that [Token.String] could not
+// have made gives an error that matches [ErrBadToken]; treat it as "written just now", never as "no token".
+func ParseToken(text string) (Token, error) {
+	if text == "" {
+		return Token{}, nil
+	}
+	if len(text) > maxTokenText {
+		return Token{}, fmt.Errorf("%w: %d characters, at most %d are possible", ErrBadToken, len(text), maxTokenText)
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return Token{}, fmt.Errorf("%w: not base64url", ErrBadToken)
+	}
+	r := tokenReader{b: b}
+	t := r.token()
+	if r.problem == "" && len(r.b) > 0 {
+		r.problem = "bytes behind its end"
+	}
+	if r.problem == "" && t.String() != text {
+		r.problem = "not in its canonical form"
+	}
+	if r.problem != "" {
+		return Token{}, fmt.Errorf("%w: %s", ErrBadToken, r.problem)
+	}
+	return t, nil
+}
+
+// tokenReader reads a token; the first problem stays.
+type tokenReader struct {
+	b       []byte
+	problem string
+}
+
+func (r *tokenReader) token() Token {
+	if v := r.byte(); r.problem == "" && v != tokenVersion {
+		r.fail(fmt.Sprintf("version %d is not known", v))
+	}
+	var entries []core.Entry
+	for range r.count(3) {
+		entries = append(entries, r.entry())
+		if r.problem != "" {
+			return Token{}
+		}
+	}
+	return Token{core: core.NewToken(DefaultStickyWindow, entries...)}
+}
+
+func (r *tokenReader) entry() core.Entry {
+	e := core.Entry{Cluster: string(r.take(r.uvarint()))}
+	flags := r.byte()
+	if flags&^(tokenHasAt|tokenHasUntil) != 0 {
+		r.fail("flags that are not known")
+	}
+	if flags&tokenHasAt != 0 {
+		e.At = r.time()
+	}
+	if flags&tokenHasUntil != 0 {
+		e.Until = r.time()
+	}
+	for range r.count(11) {
+		p := core.Position{Kind: core.Kind(r.byte())}
+		if p.Kind != core.KindPostgres {
+			r.fail("a position of a kind that is not known")
+		}
+		if system := r.take(8); len(system) == 8 {
+			p.System = binary.BigEndian.Uint64(system)
+		}
+		timeline := r.uvarint()
+		if timeline == 0 || timeline > 1<<32-1 {
+			r.fail("a timeline out of range")
+		}
+		p.Timeline, p.LSN = uint32(timeline), core.LSN(r.uvarint())
+		if r.problem != "" {
+			break
+		}
+		e.Positions = append(e.Positions, p)
+	}
+	if len(e.Positions) > core.MaxPositions {
+		r.fail("too many positions of one cluster")
+	}
+	return e
+}
+
+func (r *tokenReader) time() time.Time {
+	ms := r.uvarint()
+	if ms == 0 || ms > 1<<47 {
+		r.fail("a time out of range")
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(ms))
+}
+
+// count reads how many items follow; each has at least size bytes.
+func (r *tokenReader) count(size int) int {
+	n := r.uvarint()
+	if n > uint64(len(r.b)/size) {
+		r.fail("shorter than it says")
+		return 0
+	}
+	return int(n)
+}
+
+func (r *tokenReader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.fail("cut short")
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *tokenReader) byte() byte {
+	if b := r.take(1); len(b) == 1 {
+		return b[0]
+	}
+	return 0
+}
+
+func (r *tokenReader) take(n uint64) []byte {
+	if n > uint64(len(r.b)) {
+		r.fail("cut short")
+		return nil
+	}
+	b := r.b[:n]
+	r.b = r.b[n:]
+	return b
+}
+
+func (r *tokenReader) fail(problem string) {
+	if r.problem == "" {
+		r.problem = problem
+	}
+	r.b = nil
+}
+
+// MarshalText implements encoding.TextMarshaler: the text of [Token.String].
+func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler: see [ParseToken]. On error t is not changed.
+func (t *Token) UnmarshalText(text []byte) error {
+	parsed, err := ParseToken(string(text))
+	if err != nil {
+		return err
+	}
+	*t = parsed
+	return nil
+}
