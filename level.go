@@ -75,7 +75,9 @@ const (
 // PositionWait returns the strategy that follows log positions: a read goes to a replica that has replayed its
 // session's last write, waits up to timeout for one, else falls back. A timeout of 0 only checks and never waits; a
 // negative one is refused by [Open].
-func PositionWait(timeout time.Duration) Strategy { return Strategy{kind: strategyPosition, d: timeout} }
+func PositionWait(timeout time.Duration) Strategy {
+	return Strategy{kind: strategyPosition, d: timeout}
+}
 
 // Sticky returns the strategy that follows the clock: for window after its last write a session reads from the primary.
 // It is best effort: a replica that is further behind than window serves a stale read. A window of 0 means

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/readroute/readroute/internal/core"
 	"github.com/readroute/readroute/internal/monitor"
@@ -19,6 +20,9 @@ import (
 // virtualIdleConns is the idle limit of the routed pool. Virtual connections cost nothing, and database/sql's default of
 // 2 would make them anew all the time.
 const virtualIdleConns = 4096
+
+// readyPoll is how often WaitReady looks at what the monitor knows.
+const readyPoll = 5 * time.Millisecond
 
 // DB is a routed pool. The embedded *sql.DB is a real one: hand it to whatever takes a *sql.DB. Its statements are
 // routed one by one. It is safe for concurrent use.
@@ -217,14 +221,15 @@ func (db *DB) Explain(ctx context.Context, query string) (Decision, error) {
 // WaitReady waits until every node has been asked once and there is a primary and, if replicas are configured, a replica
 // that may serve reads. It returns the error of ctx, with what is missing, when that ends first.
 func (db *DB) WaitReady(ctx context.Context) error {
+	ticker := time.NewTicker(readyPoll)
+	defer ticker.Stop()
 	for {
-		changed := db.monitor.Changed()
 		missing := db.missing()
 		if missing == "" {
 			return nil
 		}
 		select {
-		case <-changed:
+		case <-ticker.C:
 		case <-ctx.Done():
 			return fmt.Errorf("readroute: wait for cluster %q: %s: %w", db.config.Name, missing, ctx.Err())
 		}

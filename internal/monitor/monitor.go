@@ -51,12 +51,11 @@ type Monitor struct {
 	up      bool            // guarded by mu: the primary answered its newest probe
 	closed  bool            // guarded by mu: nothing is published any more
 	waiters waiters         // guarded by mu
-	changed chan struct{}   // guarded by mu; closed and replaced when a role or a health changes
 }
 
 // Start watches the nodes until Close.
 func Start(cfg Config) *Monitor {
-	m := &Monitor{cfg: cfg, changed: make(chan struct{})}
+	m := &Monitor{cfg: cfg}
 	m.ctx, m.cancel = context.WithCancelCause(context.Background())
 	m.views = make([]core.NodeView, len(cfg.Nodes))
 	for i, n := range cfg.Nodes {
@@ -86,13 +85,6 @@ func (m *Monitor) Snapshot() *core.Snapshot { return m.snap.Load() }
 // Kick asks for a probe of node i soon: something has happened to it.
 func (m *Monitor) Kick(i int) { m.nodes[i].kick() }
 
-// Changed returns a channel that is closed when a role or a health changes after the call.
-func (m *Monitor) Changed() <-chan struct{} {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.changed
-}
-
 // Shared records that several servers answer under the name of node i.
 func (m *Monitor) Shared(i int) {
 	m.mu.Lock()
@@ -118,7 +110,7 @@ func (m *Monitor) Failed(i int, err error) {
 	}
 	if was && !m.closed {
 		m.publishLocked()
-		m.notifyLocked()
+		m.waiters.wakeAll() // a role or a health has changed
 	}
 	m.mu.Unlock()
 	m.Kick(i)
@@ -159,7 +151,7 @@ func (m *Monitor) observe(i int, s core.Sample, err error) {
 	events = append(events, transitions(before, *v)...)
 	m.publishLocked()
 	if len(events) > 0 {
-		m.notifyLocked()
+		m.waiters.wakeAll() // a role or a health has changed
 	}
 	if err == nil {
 		m.wakeLocked()
@@ -184,8 +176,7 @@ func (m *Monitor) takeLocked(i int, s core.Sample) {
 		v.Stopped, v.Lag, v.LagKnown, v.LagBytes, v.Behind = false, 0, true, 0, 0
 		if i == m.primary {
 			m.up = true
-			m.history.add(s)
-			m.confirmLocked(s)
+			m.rememberLocked(s)
 		}
 		return
 	}
@@ -216,6 +207,22 @@ func (m *Monitor) measureLocked(i int, prev core.Sample) {
 	}
 	m.nodes[i].rate(v)
 	v.Stopped = m.nodes[i].stopped(v, prev, m.up)
+}
+
+// rememberLocked takes in a sample of the primary. Replicas are measured against it: the first one of a log is the
+// first moment at which they can be.
+func (m *Monitor) rememberLocked(s core.Sample) {
+	first := s.Position.System != m.history.system || s.Position.Timeline != m.history.timeline
+	m.history.add(s)
+	m.confirmLocked(s)
+	if !first {
+		return
+	}
+	for i, n := range m.nodes {
+		if i != m.primary {
+			n.kick()
+		}
+	}
 }
 
 // confirmLocked lets a sample of the primary vouch for the replicas' samples that are older than it.
@@ -258,8 +265,7 @@ func (m *Monitor) electLocked() []Event {
 		return events
 	}
 	m.primary, m.up = best, true
-	s := m.views[best].Sample
-	m.history.add(s)
+	m.rememberLocked(m.views[best].Sample)
 	return append(events, Event{Kind: EventPrimaryChanged, Node: m.views[best].Name})
 }
 
@@ -270,13 +276,6 @@ func (m *Monitor) publishLocked() {
 		Primary:   m.primary,
 		PrimaryUp: m.up,
 	})
-}
-
-// notifyLocked tells everyone who waits that a role or a health has changed.
-func (m *Monitor) notifyLocked() {
-	close(m.changed)
-	m.changed = make(chan struct{})
-	m.waiters.wakeAll()
 }
 
 // jitter spreads d by a quarter either way, so that many processes do not probe in step.

@@ -26,9 +26,9 @@ type node struct {
 	cfg   Node
 	link  Link // owned by run
 
-	kicked  chan struct{} // capacity 1
-	waiting  atomic.Int32 // waiters that want this node polled
-	progress atomic.Bool  // a waiter has been served since the last probe
+	kicked   chan struct{} // capacity 1
+	waiting  atomic.Int32  // waiters that want this node polled
+	progress atomic.Bool   // a waiter has been served since the last probe
 
 	anchor      core.Sample // guarded by m.mu: where the measurement of the replay rate began
 	claims      int         // guarded by m.mu: how many nodes called themselves primary
