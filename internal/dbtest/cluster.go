@@ -164,7 +164,7 @@ func (c *PostgresCluster) command(ctx context.Context, name string, args ...stri
 	cmd := exec.CommandContext(ctx, filepath.Join(c.options.BinDir, name), args...)
 	cmd.SysProcAttr = serverAttr(c.owner)
 	cmd.Dir = c.folder.path
-	cmd.Env = []string{"LC_ALL=C", "PATH=/usr/bin:/bin", "HOME=" + c.folder.path}
+	cmd.Env = []string{"LC_ALL=C", "TZ=UTC", "PATH=/usr/bin:/bin", "HOME=" + c.folder.path}
 	return cmd
 }
 

@@ -1,5 +1,10 @@
 package dbtest
 
+import (
+	"os"
+	"syscall"
+)
+
 // SetPickPort replaces how ports are chosen and returns a function that undoes it.
 func SetPickPort(pick func() (int, error)) (restore func()) {
 	old := pickPort
@@ -25,4 +30,10 @@ func (n *PostgresNode) Pid() int {
 		return p.pid
 	}
 	return 0
+}
+
+// ChownLike gives a file the owner that info has.
+func ChownLike(path string, info os.FileInfo) error {
+	stat := info.Sys().(*syscall.Stat_t)
+	return os.Chown(path, int(stat.Uid), int(stat.Gid))
 }

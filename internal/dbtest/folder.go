@@ -31,6 +31,10 @@ for f in "$0"/*/postmaster.pid; do
 	[ -r "$f" ] && read -r pid <"$f" && owned "$pid" || continue
 	pids="$pids $pid"
 	kill -QUIT "$pid"
+	for child in $(grep -ls "^PPid:[[:space:]]*$pid\$" /proc/[0-9]*/status); do
+		child=${child%/status}
+		kill -CONT "${child#/proc/}"
+	done
 	kill -CONT "$pid"
 done
 tries=0
