@@ -20,17 +20,32 @@ var eventKinds = map[monitor.EventKind]EventKind{
 // onNode hears of a node's transition. Connections that were opened for another role, or another run of the server, are
 // dropped: one that was opened read-only must not serve writes after a promotion.
 func (db *DB) onNode(e monitor.Event) {
-	switch e.Kind {
-	case monitor.EventRoleChanged, monitor.EventRestarted:
-		for i, n := range db.nodes {
-			if n.Name == e.Node {
-				db.cluster.Readers[i].Drop()
-				db.cluster.Writers[i].Drop()
+	for i, n := range db.nodes {
+		reader, writer := db.cluster.Readers[i], db.cluster.Writers[i]
+		here := n.Name == e.Node
+		switch e.Kind {
+		case monitor.EventRoleChanged, monitor.EventRestarted:
+			if here {
+				reader.Drop()
+				writer.Drop()
 			}
+		case monitor.EventPrimaryChanged:
+			if !here {
+				writer.Drop()
+			}
+		case monitor.EventDown:
+			if here {
+				reader.Silence()
+			}
+		case monitor.EventUp:
+			if here {
+				reader.Answer()
+			}
+		default:
 		}
-	case monitor.EventPrimaryChanged:
+	}
+	if e.Kind == monitor.EventPrimaryChanged {
 		db.plain.drop()
-	default:
 	}
 	db.event(Event{Kind: eventKinds[e.Kind], Node: e.Node, Role: Role(e.Role), Err: e.Err})
 }

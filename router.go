@@ -110,7 +110,7 @@ func (db *DB) pool(engine vconn.Engine, i int, n Node, writer bool) vconn.PoolCo
 func (db *DB) dialled(i int, err error) {
 	switch {
 	case err == nil:
-	case errors.Is(err, vconn.ErrNotPrimary):
+	case errors.Is(err, vconn.ErrNotPrimary) || !postgres.Engine{}.Down(err):
 		db.monitor.Kick(i)
 	default:
 		db.monitor.Failed(i, err)

@@ -249,10 +249,15 @@ func decidePosition(in *Input, s *Snapshot, eligible uint64) Decision {
 
 // covers holds a replica to all that the session needs.
 func covers(in *Input, s *Snapshot, n *NodeView) Coverage {
+	replay, _ := n.Proof()
+	return s.Covers(replay, in.Need.Positions, in.Need.CapturedAt)
+}
+
+// Covers compares everything that is required, captured at capturedAt, with a replay position.
+func (s *Snapshot) Covers(replay Position, required []Position, capturedAt time.Time) Coverage {
 	result := Covered
-	for _, p := range in.Need.Positions {
-		p = s.Effective(p, in.Need.CapturedAt)
-		switch p.CoveredBy(n.replayFor(p)) {
+	for _, p := range required {
+		switch s.Effective(p, capturedAt).CoveredBy(replay) {
 		case Incomparable:
 			return Incomparable
 		case NotCovered:
@@ -321,9 +326,10 @@ func (n *NodeView) catchesUpIn(budget time.Duration, in *Input, s *Snapshot) boo
 		return false
 	}
 	var gap uint64
+	replay, _ := n.Proof()
 	for _, p := range in.Need.Positions {
 		p = s.Effective(p, in.Need.CapturedAt)
-		if have := n.replayFor(p).LSN; p.LSN > have {
+		if have := replay.LSN; p.LSN > have {
 			gap = max(gap, uint64(p.LSN-have))
 		}
 	}

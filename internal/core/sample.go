@@ -44,6 +44,7 @@ type NodeView struct {
 	// timeline cannot be read prove a position: no promotion was possible unseen.
 	Confirmed         Position
 	ConfirmedTimeline uint32
+	ConfirmedBegan    time.Time
 
 	// Lag is an upper bound: the replica shows everything that the primary had Lag ago. LagKnown false means that nothing
 	// can be said.
@@ -66,19 +67,16 @@ type Snapshot struct {
 	PrimaryUp bool
 }
 
-// replayFor returns the replay position that node n can be held to for a required position: its own timeline when it
-// is known, else the timeline that a later sample of the primary confirms.
-func (n *NodeView) replayFor(required Position) Position {
+// Proof returns the position that the node is known to show, and when the sample that says so began: its newest one when
+// its timeline is known, else the newest one that a later sample of the primary confirms.
+func (n *NodeView) Proof() (Position, time.Time) {
 	p := n.Sample.Position
-	if p.Timeline != 0 {
-		return p
+	if p.Timeline == 0 && n.ConfirmedTimeline != 0 {
+		p = n.Confirmed
+		p.Timeline = n.ConfirmedTimeline
+		return p, n.ConfirmedBegan
 	}
-	if n.ConfirmedTimeline != 0 {
-		q := n.Confirmed
-		q.Timeline = n.ConfirmedTimeline
-		return q
-	}
-	return p
+	return p, n.Sample.Began
 }
 
 // Effective lowers a captured position to what the primary has flushed, once a sample of the primary shows that every

@@ -167,7 +167,8 @@ func (m *Monitor) takeLocked(i int, s core.Sample) {
 	prev := v.Sample
 	v.Healthy, v.Err, v.Failures = true, nil, 0
 	v.Role, v.Sample = s.Role, s
-	if prev.Start != s.Start {
+	if prev.Start != s.Start || s.Position.LSN < prev.Position.LSN {
+		// Another run of the server, or a crash that did not end it: what was known of it is of the past.
 		v.Confirmed, v.ConfirmedTimeline = core.Position{}, 0
 		v.Rate, v.Delay = 0, 0
 		m.nodes[i].anchor = s
@@ -233,7 +234,7 @@ func (m *Monitor) confirmLocked(primary core.Sample) {
 			v.Sample.Position.System != primary.Position.System || !primary.Began.After(v.Sample.Ended) {
 			continue
 		}
-		v.Confirmed, v.ConfirmedTimeline = v.Sample.Position, primary.Position.Timeline
+		v.Confirmed, v.ConfirmedTimeline, v.ConfirmedBegan = v.Sample.Position, primary.Position.Timeline, v.Sample.Began
 	}
 }
 

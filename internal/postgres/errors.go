@@ -19,6 +19,13 @@ func (Engine) Refused(err error) bool {
 	return errors.As(err, &pg) && !ended(pg) && pg.Code != "40003" // statement_completion_unknown
 }
 
+// Down reports that a failure to open a connection is the server's, not the caller's: a server that answers with "too
+// many connections" or "no such database" is up.
+func (Engine) Down(err error) bool {
+	var pg *pgconn.PgError
+	return !errors.As(err, &pg) || len(pg.Code) == 5 && pg.Code[:3] == "57P"
+}
+
 func ended(pg *pgconn.PgError) bool {
 	severity := pg.SeverityUnlocalized
 	if severity == "" {

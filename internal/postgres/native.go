@@ -49,6 +49,14 @@ func (Engine) Broken(conn driver.Conn) bool {
 	return ok && !v.IsValid()
 }
 
+// Interrupt closes the socket under a pgx connection; with another driver it does nothing. Closing a net.Conn is safe
+// beside its use.
+func (Engine) Interrupt(conn driver.Conn) {
+	if c, ok := conn.(pgxConn); ok {
+		_ = c.Conn().PgConn().Conn().Close()
+	}
+}
+
 // PgxLink asks on a pgx connection.
 type PgxLink struct {
 	Conn *pgx.Conn

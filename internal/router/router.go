@@ -134,7 +134,8 @@ func (r *Router) Route(ctx context.Context, req *Request) Decided {
 		return Decided{Node: -1, Class: in.Class, Level: in.Level, Reason: core.ReasonContext, Err: ErrUnknownNode}
 	}
 	if in.Class == core.ClassWrite || in.Class == core.ClassTxControl || in.Held == core.HeldTx {
-		session = nil // nothing to look up: such a statement goes to the primary whatever the session needs
+		// Nothing to look up: such a statement goes to the primary whatever the session needs.
+		session, in.Level = nil, core.LevelUnset
 	}
 	var began time.Time
 	lost := false

@@ -48,6 +48,8 @@ var (
 var errHidden = errors.New("readroute: a connection was used again that had not been given back: " +
 	"a driver wrapper around the routed pool hides driver.Validator; wrap the nodes' connectors instead")
 
+var errSilent = errors.New("readroute: the replica fell silent")
+
 // ResetSession begins a checkout. database/sql takes no error of it seriously, so it is kept for the first use.
 func (c *Conn) ResetSession(context.Context) error {
 	if c.out {
@@ -171,6 +173,9 @@ func (c *Conn) mayRetry(ctx context.Context, st *sqlclass.Statement, d *router.D
 // retryFor says why a failed read may run once more. An error that is neither the server's nor leaves the connection
 // broken comes from the arguments: it would come again.
 func (c *Conn) retryFor(h *held, err error) core.Retry {
+	if h.interrupted {
+		return core.RetryConnection
+	}
 	retry := c.cluster.Engine.Retry(err)
 	if retry == core.RetryConnection && !errors.Is(err, driver.ErrBadConn) && !c.cluster.Engine.Broken(h.p.native) {
 		return core.RetryNone
@@ -225,6 +230,8 @@ type held struct {
 	ran     bool // something has run on it in this checkout
 	fresh   bool // nobody has had it before
 	discard bool // not fit for another checkout
+	// interrupted: the statement was ended because the node fell silent
+	interrupted bool
 }
 
 func (h *held) attached() bool { return h.sc != nil }
@@ -278,7 +285,7 @@ func (c *Conn) release(h *held) {
 // virtual connection over yet another stale physical one.
 func (c *Conn) run(ctx context.Context, h *held, op func(*physical) error) error {
 	for {
-		err := op(h.p)
+		err := c.ask(h, op)
 		if err == nil || !errors.Is(err, driver.ErrBadConn) {
 			if err != driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
 				h.ran = true
@@ -295,6 +302,23 @@ func (c *Conn) run(ctx context.Context, h *held, op func(*physical) error) error
 			return again
 		}
 	}
+}
+
+// ask calls op. A read on a replica, outside a transaction, is ended when the replica falls silent.
+func (c *Conn) ask(h *held, op func(*physical) error) error {
+	if h != &c.replica || c.tx != nil {
+		return op(h.p)
+	}
+	h.p.busy.Store(busyAsking)
+	err := op(h.p)
+	h.interrupted = !h.p.busy.CompareAndSwap(busyAsking, busyNot)
+	if h.interrupted {
+		h.discard = true
+		if err == nil {
+			err = errSilent // the answer came at the last moment, and its rows hang on a closed socket
+		}
+	}
+	return err
 }
 
 // checkIn ends the checkout: whatever it has goes back.

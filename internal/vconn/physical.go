@@ -27,6 +27,7 @@ type physical struct {
 	stmts map[string]*shared
 
 	closed atomic.Bool // Close was called
+	busy   atomic.Uint32
 
 	mu   sync.Mutex
 	dead []driver.Stmt // guarded by mu: statements that nobody uses, to be closed by the next who has the connection
@@ -56,6 +57,7 @@ func (p *physical) Begin() (driver.Tx, error) { return nil, errNotForCallers }
 // Close closes the native connection.
 func (p *physical) Close() error {
 	p.closed.Store(true)
+	p.pool.forget(p)
 	return p.native.Close()
 }
 
@@ -78,7 +80,8 @@ func (p *physical) ResetSession(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	if err := r.ResetSession(ctx); err != nil {
+	interrupted, err := p.interruptible(func() error { return r.ResetSession(ctx) })
+	if interrupted || err != nil {
 		return driver.ErrBadConn
 	}
 	return nil
@@ -141,25 +144,36 @@ func (p *physical) sweep() {
 	}
 }
 
-// proves reports whether the node's sample, or what was read when the connection was opened, shows that the
+// proves reports whether what is known of the node now, or what was read when the connection was opened, shows that the
 // connection's own server has all of positions. A sample speaks only for a connection that was open before it, on the
 // same run of the same server.
 func (p *physical) proves(s *core.Snapshot, node int, positions []core.Position, capturedAt time.Time) bool {
 	n := &s.Nodes[node]
-	if n.Shared {
+	if n.Shared || n.Sample.Start != p.proof.Start {
 		return false
 	}
-	if n.Sample.Start == p.proof.Start && p.opened.Before(n.Sample.Began) && n.Role == core.RoleReplica {
-		return true // the decision was made on this sample or an older one of the same run
+	replay, began := n.Proof()
+	if p.opened.Before(began) && s.Covers(replay, positions, capturedAt) == core.Covered {
+		return true
 	}
-	if n.Sample.Start != p.proof.Start {
-		return false
-	}
-	for _, q := range positions {
-		q = s.Effective(q, capturedAt)
-		if q.CoveredBy(p.proof.Position) != core.Covered {
-			return false
-		}
-	}
-	return true
+	return s.Covers(p.proof.Position, positions, capturedAt) == core.Covered
 }
+
+// interruptible runs op, which asks the server something whose answer the caller can do without, so that interrupt ends
+// it when the server falls silent. It reports whether it was ended so.
+func (p *physical) interruptible(op func() error) (interrupted bool, err error) {
+	p.busy.Store(busyAsking)
+	if p.pool.silent.Load() {
+		p.busy.Store(busyNot)
+		return true, driver.ErrBadConn
+	}
+	err = op()
+	return !p.busy.CompareAndSwap(busyAsking, busyNot), err
+}
+
+// The states of physical.busy.
+const (
+	busyNot         = iota
+	busyAsking      // a statement is out that may be interrupted
+	busyInterrupted // and was
+)

@@ -143,11 +143,8 @@ func (c *Conn) verify(ctx context.Context, h *held, d *router.Decided) error {
 			m.Kick(d.Node)
 		}
 	}
-	for _, p := range d.Positions {
-		p = snapshot.Effective(p, d.CapturedAt)
-		if p.CoveredBy(s.Position) != core.Covered {
-			return fmt.Errorf("read on node %q: %w", n.Name, errNotProven)
-		}
+	if snapshot.Covers(s.Position, d.Positions, d.CapturedAt) != core.Covered {
+		return fmt.Errorf("read on node %q: %w", n.Name, errNotProven)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,9 @@ type Engine interface {
 	InTx(conn driver.Conn) (open, known bool)
 	// Broken reports that the native connection is known to be of no use any more.
 	Broken(conn driver.Conn) bool
+	// Interrupt makes whatever waits for an answer on the native connection fail, which breaks the connection. It is
+	// called while another goroutine uses the connection.
+	Interrupt(conn driver.Conn)
 	// Refused reports that the server said no, so that nothing was committed.
 	Refused(err error) bool
 	// NotSent reports that the statement never reached the server.
@@ -62,14 +66,18 @@ type PoolConfig struct {
 
 // Pool is a node's pool of physical connections for one role.
 type Pool struct {
-	cfg   PoolConfig
-	db    *sql.DB
-	epoch atomic.Uint64
+	cfg    PoolConfig
+	db     *sql.DB
+	epoch  atomic.Uint64
+	silent atomic.Bool // the node does not answer
+
+	mu   sync.Mutex
+	open map[*physical]struct{} // guarded by mu
 }
 
 // NewPool makes a pool. It opens nothing yet.
 func NewPool(cfg PoolConfig) *Pool {
-	p := &Pool{cfg: cfg}
+	p := &Pool{cfg: cfg, open: make(map[*physical]struct{})}
 	p.db = sql.OpenDB(poolConnector{p})
 	p.db.SetMaxOpenConns(cfg.MaxOpenConns)
 	p.db.SetMaxIdleConns(cfg.MaxIdleConns)
@@ -91,6 +99,34 @@ func (p *Pool) Drop() {
 	p.db.SetMaxIdleConns(p.cfg.MaxIdleConns)
 }
 
+// Silence says that the node does not answer, until Answer. Reads that wait for it on an open connection are ended, so
+// that they can go elsewhere; nothing else is.
+func (p *Pool) Silence() {
+	p.silent.Store(true)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.open {
+		if c.busy.CompareAndSwap(busyAsking, busyInterrupted) {
+			p.cfg.Engine.Interrupt(c.native)
+		}
+	}
+}
+
+// Answer says that the node answers again.
+func (p *Pool) Answer() { p.silent.Store(false) }
+
+func (p *Pool) remember(c *physical) {
+	p.mu.Lock()
+	p.open[c] = struct{}{}
+	p.mu.Unlock()
+}
+
+func (p *Pool) forget(c *physical) {
+	p.mu.Lock()
+	delete(p.open, c)
+	p.mu.Unlock()
+}
+
 // poolConnector opens physical connections.
 type poolConnector struct{ p *Pool }
 
@@ -99,7 +135,7 @@ func (c poolConnector) Driver() driver.Driver { return c.p.cfg.Connector.Driver(
 
 // Connect opens a connection, asks it who it is, and refuses one that is not of the pool's role.
 func (c poolConnector) Connect(ctx context.Context) (driver.Conn, error) {
-	p, err := c.p.open(ctx)
+	p, err := c.p.dial(ctx)
 	if c.p.cfg.Dialled != nil && ctx.Err() == nil {
 		c.p.cfg.Dialled(err)
 	}
@@ -109,7 +145,7 @@ func (c poolConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return p, nil
 }
 
-func (p *Pool) open(ctx context.Context) (*physical, error) {
+func (p *Pool) dial(ctx context.Context) (*physical, error) {
 	connector, readOnly := p.cfg.Connector, false
 	if !p.cfg.Writer {
 		if p.cfg.DialTimeout > 0 {
@@ -133,6 +169,7 @@ func (p *Pool) open(ctx context.Context) (*physical, error) {
 		return nil, err
 	}
 	c.opened = time.Now()
+	p.remember(c)
 	return c, nil
 }
 

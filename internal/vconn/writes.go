@@ -52,6 +52,9 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 	c.followRawTx(st, h, err)
 	if c.tx != nil || c.rawTx {
 		c.inTx(ctx, st)
+		if st.EndsTx && c.writes.wrote {
+			c.wrote(c.writes.inTx, h) // text has ended the transaction under database/sql's Tx, or one of several
+		}
 		return err
 	}
 	if before {
