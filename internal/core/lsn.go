@@ -20,9 +20,9 @@ const (
 	// maxQuotedLSN bounds how much of a malformed text is quoted in an error: it may come from outside the process.
 	maxQuotedLSN = 40
 
-	// DefaultWALBlockSize and DefaultWALSegmentSize are what PostgreSQL is built and initialised with unless somebody
-	// decides otherwise: XLOG_BLCKSZ (setting wal_block_size) and DEFAULT_XLOG_SEG_SIZE (setting wal_segment_size).
-	DefaultWALBlockSize   uint64 = 8192
+	// DefaultWALBlockSize is XLOG_BLCKSZ, wal_block_size, of a PostgreSQL that was configured without --with-wal-blocksize.
+	DefaultWALBlockSize uint64 = 8192
+	// DefaultWALSegmentSize is wal_segment_size of a cluster that was made without initdb --wal-segsize.
 	DefaultWALSegmentSize uint64 = 16 << 20
 
 	// sizeOfXLogShortPHD and sizeOfXLogLongPHD are PostgreSQL's SizeOfXLogShortPHD and SizeOfXLogLongPHD (src/include/access/xlog_internal.h) are the sizes of the header at
