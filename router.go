@@ -164,13 +164,13 @@ func (db *DB) routing(strategy core.Strategy) router.Config {
 		c.FallbackLimit = 0
 	}
 	if hook := db.config.Hooks.Decision; hook != nil {
-		c.OnDecision = func(ctx context.Context, d router.Decided) { hook(ctx, db.decision(d)) }
+		c.OnDecision = func(ctx context.Context, d *router.Decided) { hook(ctx, db.decision(d)) }
 	}
 	return c
 }
 
 // decision turns the router's answer into the public one.
-func (db *DB) decision(d router.Decided) Decision {
+func (db *DB) decision(d *router.Decided) Decision {
 	out := Decision{
 		Role:      Role(d.Role),
 		Reason:    Reason(d.Reason),
@@ -209,13 +209,14 @@ func (db *DB) Close() error { return db.DB.Close() }
 // says why the statement would run nowhere.
 func (db *DB) Explain(ctx context.Context, query string) (Decision, error) {
 	st := db.classifier.Classify(query)
-	d := db.router.Route(ctx, &router.Request{
+	var d router.Decided
+	db.router.Route(ctx, &router.Request{
 		Class:   core.Class(st.Class),
 		Hint:    core.Hint(st.Hint),
 		Replica: core.AnyNode,
 		Dry:     true,
-	})
-	return db.decision(d), d.Err
+	}, &d)
+	return db.decision(&d), d.Err
 }
 
 // WaitReady waits until every node has been asked once and there is a primary and, if replicas are configured, a replica

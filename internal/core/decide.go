@@ -257,11 +257,13 @@ func covers(in *Input, s *Snapshot, n *NodeView) Coverage {
 func (s *Snapshot) Covers(replay Position, required []Position, capturedAt time.Time) Coverage {
 	result := Covered
 	for _, p := range required {
-		switch s.Effective(p, capturedAt).CoveredBy(replay) {
+		switch p.CoveredBy(replay) {
 		case Incomparable:
 			return Incomparable
 		case NotCovered:
-			result = NotCovered
+			if s.Effective(p, capturedAt).CoveredBy(replay) != Covered {
+				result = NotCovered
+			}
 		case Covered:
 		}
 	}
@@ -362,6 +364,9 @@ func stay(in *Input, s *Snapshot, why Reason) Decision {
 
 // nearest keeps the nodes of the nearest zone that has any.
 func nearest(s *Snapshot, mask uint64) uint64 {
+	if mask&(mask-1) == 0 {
+		return mask
+	}
 	var best uint64
 	rank := -1
 	for i := range s.Nodes {

@@ -56,7 +56,7 @@ const (
 
 // View returns what the session needs in a cluster, and takes in the captures that have finished. The verdict tells
 // what they said, once.
-func (s *Session) View(cluster string, now time.Time) (Need, Verdict) {
+func (s *Session) View(cluster string, clock func() time.Time) (Need, Verdict) {
 	state := s.state.Load()
 	c := find(state, cluster)
 	if c == nil {
@@ -64,7 +64,7 @@ func (s *Session) View(cluster string, now time.Time) (Need, Verdict) {
 	}
 	verdict := VerdictNone
 	for c.finished() {
-		next, v := c.absorb(now)
+		next, v := c.absorb(clock())
 		if s.swap(state, cluster, next) {
 			verdict = max(verdict, v)
 		}
@@ -289,7 +289,7 @@ func (s *Session) Token(ctx context.Context, clock func() time.Time, window time
 
 func (s *Session) entry(ctx context.Context, cluster string, clock func() time.Time, window time.Duration) (Entry, error) {
 	for {
-		need, _ := s.View(cluster, clock())
+		need, _ := s.View(cluster, clock)
 		e := Entry{Cluster: cluster, Positions: need.Positions, At: need.LastWrite, Until: need.Until}
 		var err error
 		switch {

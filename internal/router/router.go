@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -44,8 +45,8 @@ type Config struct {
 	MaxLag         time.Duration
 	CaptureTimeout time.Duration
 	FallbackLimit  int // 0: none
-	// OnDecision and OnVerdict may be nil. They are called on the caller's goroutine.
-	OnDecision func(context.Context, Decided)
+	// OnDecision and OnVerdict may be nil. They are called on the caller's goroutine and must not keep their arguments.
+	OnDecision func(context.Context, *Decided)
 	OnVerdict  func(core.Verdict)
 }
 
@@ -116,7 +117,8 @@ type Decided struct {
 
 // Route finds the node for a statement. It blocks for at most CaptureTimeout plus the strategy's wait, or until ctx
 // ends. It does not report the decision: Report does, once the caller knows that it stands.
-func (r *Router) Route(ctx context.Context, req *Request) Decided {
+func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
+	*out = Decided{Node: -1, Class: req.Class, Retry: req.Retry}
 	in := core.Input{
 		Class:    req.Class,
 		Hint:     req.Hint,
@@ -131,7 +133,8 @@ func (r *Router) Route(ctx context.Context, req *Request) Decided {
 	}
 	session := r.apply(core.FromContext(ctx), &in)
 	if in.Node >= len(r.inflight) {
-		return Decided{Node: -1, Class: in.Class, Level: in.Level, Reason: core.ReasonContext, Err: ErrUnknownNode}
+		out.Level, out.Reason, out.Err = in.Level, core.ReasonContext, ErrUnknownNode
+		return
 	}
 	if in.Class == core.ClassWrite || in.Class == core.ClassTxControl || in.Held == core.HeldTx {
 		// Nothing to look up: such a statement goes to the primary whatever the session needs.
@@ -140,26 +143,27 @@ func (r *Router) Route(ctx context.Context, req *Request) Decided {
 	var began time.Time
 	lost := false
 	for {
-		in.Now = time.Now()
 		if session != nil {
 			var v core.Verdict
-			in.Need, v = session.View(r.cfg.Cluster, in.Now)
+			in.Need, v = session.View(r.cfg.Cluster, time.Now)
 			if v != core.VerdictNone {
 				lost = lost || v == core.VerdictLost
 				r.verdict(v)
 			}
 		}
-		d := core.Decide(&in, r.Monitor.Snapshot())
+		d := r.decide(&in)
 		if lost && d.Action != core.Refuse {
 			d = core.Decision{Action: core.GoPrimary, Reason: core.ReasonPositionLost}
 		}
 		switch d.Action {
 		case core.GoPrimary, core.GoReplica, core.Refuse:
-			return r.settle(ctx, req, &in, d, began)
+			r.settle(ctx, req, &in, d, began, out)
+			return
 		case core.WaitReplica, core.WaitCapture, core.AskPrimary:
 		}
 		if req.Dry {
-			return r.dry(&in, d)
+			r.dry(&in, d, out)
+			return
 		}
 		if began.IsZero() {
 			began = in.Now
@@ -170,9 +174,25 @@ func (r *Router) Route(ctx context.Context, req *Request) Decided {
 			in.Budget = 0
 		}
 		if ctx.Err() != nil {
-			return Decided{Node: -1, Class: in.Class, Level: in.Level, Reason: d.Reason, Waited: time.Since(began), Err: ctx.Err()}
+			out.Level, out.Reason, out.Waited, out.Err = in.Level, d.Reason, time.Since(began), ctx.Err()
+			return
 		}
 	}
+}
+
+// decide asks the clock only when the answer depends on it: a read of a covered session does not.
+func (r *Router) decide(in *core.Input) core.Decision {
+	s := r.Monitor.Snapshot()
+	in.Now = time.Time{}
+	if in.Strategy.Sticky || !in.Need.Until.IsZero() {
+		in.Now = time.Now()
+	}
+	d := core.Decide(in, s)
+	if in.Now.IsZero() && d.Action != core.GoReplica && (d.Action != core.GoPrimary || d.FellBack) {
+		in.Now = time.Now()
+		d = core.Decide(in, s)
+	}
+	return d
 }
 
 // budget is the wait that the read may spend in all.
@@ -246,17 +266,9 @@ func (r *Router) waitCapture(ctx context.Context, c *core.Capture) bool {
 }
 
 // settle turns the final decision into a node.
-func (r *Router) settle(ctx context.Context, req *Request, in *core.Input, d core.Decision, began time.Time) Decided {
-	out := Decided{
-		Node:       -1,
-		Class:      in.Class,
-		Level:      in.Level,
-		Reason:     d.Reason,
-		Retry:      req.Retry,
-		FellBack:   d.FellBack,
-		Positions:  in.Need.Positions,
-		CapturedAt: in.Need.CapturedAt,
-	}
+func (r *Router) settle(ctx context.Context, req *Request, in *core.Input, d core.Decision, began time.Time, out *Decided) {
+	out.Level, out.Reason, out.FellBack = in.Level, d.Reason, d.FellBack
+	out.Positions, out.CapturedAt = in.Need.Positions, in.Need.CapturedAt
 	if !began.IsZero() {
 		out.Waited = time.Since(began)
 	}
@@ -273,22 +285,20 @@ func (r *Router) settle(ctx context.Context, req *Request, in *core.Input, d cor
 		out.Role = core.RolePrimary
 		out.Node = r.Monitor.Snapshot().Primary
 		if d.FellBack && !req.Dry && !req.Slot {
-			r.protect(ctx, in, &out)
+			r.protect(ctx, in, out)
 		}
 	}
-	return out
 }
 
 // dry says what would be tried first.
-func (r *Router) dry(in *core.Input, d core.Decision) Decided {
-	out := Decided{Class: in.Class, Level: in.Level, Reason: d.Reason, WouldWait: true}
+func (r *Router) dry(in *core.Input, d core.Decision, out *Decided) {
+	out.Level, out.Reason, out.WouldWait = in.Level, d.Reason, true
 	switch d.Action {
 	case core.WaitReplica:
 		out.Role, out.Node = core.RoleReplica, r.pick(d.Nodes)
 	default:
 		out.Role, out.Node = core.RolePrimary, r.Monitor.Snapshot().Primary
 	}
-	return out
 }
 
 // protect takes a slot for a read that falls back to the primary, waiting for what is left of its budget.
@@ -371,10 +381,10 @@ func (r *Router) refusal(in *core.Input, d core.Decision) error {
 // pick chooses one of nodes by the power of two choices: of two random ones the less loaded for its weight.
 func (r *Router) pick(nodes uint64) int {
 	s := r.Monitor.Snapshot()
-	a := nth(nodes, s, rand.Uint64())
 	if nodes&(nodes-1) == 0 {
-		return a
+		return bits.TrailingZeros64(nodes)
 	}
+	a := nth(nodes, s, rand.Uint64())
 	b := nth(nodes, s, rand.Uint64())
 	if r.load(b, s) < r.load(a, s) {
 		return b
@@ -423,7 +433,7 @@ func (r *Router) InFlight(i int) int64 { return r.inflight[i].Load() }
 func (r *Router) Report(ctx context.Context, d *Decided) {
 	r.counts[(d.Node+1)*core.NumReasons+int(d.Reason)].Add(1)
 	if r.cfg.OnDecision != nil {
-		r.cfg.OnDecision(ctx, *d)
+		r.cfg.OnDecision(ctx, d)
 	}
 }
 

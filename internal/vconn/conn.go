@@ -22,6 +22,9 @@ type Conn struct {
 	closed  bool  // Close was called
 	misused error // a wrapper hides Validator: every use says so
 
+	request router.Request // reused
+	decided router.Decided // where the current statement runs
+
 	// What this checkout has:
 	replica held
 	primary held
@@ -82,7 +85,7 @@ func (c *Conn) CheckNamedValue(*driver.NamedValue) error { return nil }
 // Ping asks the primary.
 func (c *Conn) Ping(ctx context.Context) error {
 	st := sqlclass.Statement{Class: sqlclass.Write}
-	h, _, err := c.place(ctx, &st, core.RetryNone, 0)
+	h, err := c.place(ctx, &st, core.RetryNone, 0)
 	if err != nil {
 		return err
 	}
@@ -101,11 +104,11 @@ func (c *Conn) Primary(ctx context.Context) (driver.Conn, error) {
 		return nil, c.misused
 	}
 	st := sqlclass.Statement{Class: sqlclass.Write, MayWrite: true}
-	h, d, err := c.place(ctx, &st, core.RetryNone, 0)
+	h, err := c.place(ctx, &st, core.RetryNone, 0)
 	if err != nil {
 		return nil, err
 	}
-	c.cluster.Router.Report(ctx, &d)
+	c.cluster.Router.Report(ctx, &c.decided)
 	h.ran = true
 	c.began(ctx)
 	return h.p.native, nil
@@ -143,7 +146,7 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 		return c.misused
 	}
 	c.ended()
-	h, d, err := c.place(ctx, st, core.RetryNone, 0)
+	h, err := c.place(ctx, st, core.RetryNone, 0)
 	if err != nil {
 		return err
 	}
@@ -152,12 +155,14 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 		c.skip = h
 		return err
 	}
-	if err != nil && c.mayRetry(ctx, st, &d) {
+	if err != nil && c.mayRetry(ctx, st) {
 		if retry := c.retryFor(h, err); retry != core.RetryNone {
-			h, d, err = c.again(ctx, st, query, h, d, retry, err, op)
+			h, err = c.again(ctx, st, query, h, retry, err, op)
 		}
 	}
-	c.cluster.Router.Report(ctx, &d)
+	if h != nil {
+		c.cluster.Router.Report(ctx, &c.decided)
+	}
 	if h == nil {
 		return err
 	}
@@ -166,8 +171,8 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 
 // mayRetry says whether a failed statement may run once more: a read that a replica was asked for, outside a
 // transaction, while its caller still waits. op returned an error, so no row has been delivered.
-func (c *Conn) mayRetry(ctx context.Context, st *sqlclass.Statement, d *router.Decided) bool {
-	return d.Role == core.RoleReplica && c.tx == nil && st.Class != sqlclass.Write && ctx.Err() == nil
+func (c *Conn) mayRetry(ctx context.Context, st *sqlclass.Statement) bool {
+	return c.decided.Role == core.RoleReplica && c.tx == nil && st.Class != sqlclass.Write && ctx.Err() == nil
 }
 
 // retryFor says why a failed read may run once more. An error that is neither the server's nor leaves the connection
@@ -183,12 +188,12 @@ func (c *Conn) retryFor(h *held, err error) core.Retry {
 	return retry
 }
 
-// again runs a read for the second and last time. h is nil in its answer when no node was found: err is the first
-// failure then, which says more.
-func (c *Conn) again(ctx context.Context, st *sqlclass.Statement, query string, h *held, d router.Decided,
+// again runs a read for the second and last time. When no node is found for it, that has been reported, h is nil, and
+// err is the first failure, which says more.
+func (c *Conn) again(ctx context.Context, st *sqlclass.Statement, query string, h *held,
 	retry core.Retry, first error, op func(*physical) error,
-) (*held, router.Decided, error) {
-	exclude := uint64(1) << d.Node
+) (*held, error) {
+	exclude := uint64(1) << h.node
 	switch retry {
 	case core.RetryRefused:
 		c.cluster.Classifier.LearnWrite(query)
@@ -197,19 +202,20 @@ func (c *Conn) again(ctx context.Context, st *sqlclass.Statement, query string, 
 		exclude = ^uint64(0)
 	case core.RetryConnection:
 		h.discard = true
-		c.cluster.Router.Monitor.Kick(d.Node)
-	case core.RetryConflict, core.RetryNone:
+		c.cluster.Router.Monitor.Kick(h.node)
+	case core.RetryConflict:
+		if c.decided.Level == core.LevelEventual && !c.otherReplica(exclude) {
+			// An eventual read has not asked for the primary; a report that replay cancels must not end up there.
+			return h, first
+		}
+	case core.RetryNone:
 	}
 	c.release(&c.replica)
-	if retry == core.RetryConflict && d.Level == core.LevelEventual && !c.otherReplica(exclude) {
-		// An eventual read has not asked for the primary; a report that replay cancels must not end up there.
-		return nil, d, first
-	}
-	h, second, err := c.place(ctx, st, retry, exclude)
+	h, err := c.place(ctx, st, retry, exclude)
 	if err != nil {
-		return nil, d, first
+		return nil, first
 	}
-	return h, second, c.run(ctx, h, op)
+	return h, c.run(ctx, h, op)
 }
 
 func (c *Conn) otherReplica(exclude uint64) bool {
@@ -285,7 +291,7 @@ func (c *Conn) release(h *held) {
 // virtual connection over yet another stale physical one.
 func (c *Conn) run(ctx context.Context, h *held, op func(*physical) error) error {
 	for {
-		err := c.ask(h, op)
+		err := c.call(h, op)
 		if err == nil || !errors.Is(err, driver.ErrBadConn) {
 			if err != driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
 				h.ran = true
@@ -304,8 +310,8 @@ func (c *Conn) run(ctx context.Context, h *held, op func(*physical) error) error
 	}
 }
 
-// ask calls op. A read on a replica, outside a transaction, is ended when the replica falls silent.
-func (c *Conn) ask(h *held, op func(*physical) error) error {
+// call calls op. A read on a replica, outside a transaction, is ended when the replica falls silent.
+func (c *Conn) call(h *held, op func(*physical) error) error {
 	if h != &c.replica || c.tx != nil {
 		return op(h.p)
 	}

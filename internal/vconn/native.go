@@ -30,14 +30,16 @@ func bind(conn driver.Conn, stmt driver.Stmt, args []driver.NamedValue) ([]drive
 	}
 	for _, arg := range args {
 		arg.Ordinal = len(bound) + 1
-		err := check(checker, columns, want, &arg)
+		bound = append(bound, arg)
+		last := &bound[len(bound)-1]
+		err := check(checker, columns, want, last)
 		if err == driver.ErrRemoveArgument { //nolint:errorlint // database/sql compares the same way
+			bound = bound[:len(bound)-1]
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("sql: converting argument %s type: %w", describe(&arg), err)
+			return nil, fmt.Errorf("sql: converting argument %s type: %w", describe(last), err)
 		}
-		bound = append(bound, arg)
 	}
 	if want != -1 && len(bound) != want {
 		return nil, fmt.Errorf("sql: expected %d arguments, got %d", want, len(bound))

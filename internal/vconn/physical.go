@@ -29,8 +29,9 @@ type physical struct {
 	closed atomic.Bool // Close was called
 	busy   atomic.Uint32
 
-	mu   sync.Mutex
-	dead []driver.Stmt // guarded by mu: statements that nobody uses, to be closed by the next who has the connection
+	mu     sync.Mutex
+	litter atomic.Bool   // dead is not empty
+	dead   []driver.Stmt // guarded by mu: statements that nobody uses, to be closed by the next who has the connection
 }
 
 // shared is a native statement that several virtual statements of the same text use on one connection.
@@ -131,11 +132,16 @@ func (p *physical) release(s *shared) {
 		delete(p.stmts, s.text)
 	}
 	p.dead = append(p.dead, s.stmt)
+	p.litter.Store(true)
 }
 
 // sweep closes the statements that nobody uses. Only who has the connection checked out may call it.
 func (p *physical) sweep() {
+	if !p.litter.Load() {
+		return
+	}
 	p.mu.Lock()
+	p.litter.Store(false)
 	dead := p.dead
 	p.dead = nil
 	p.mu.Unlock()

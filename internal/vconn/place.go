@@ -15,30 +15,33 @@ import (
 // should lead there still leads to another node now and then.
 const primaryTries = 4
 
-// place decides where a statement runs and attaches a connection to that node. A replica that cannot be reached, or
-// whose own connection does not show what the session needs, is left out and another node is found: nothing has been sent.
-func (c *Conn) place(ctx context.Context, st *sqlclass.Statement, retry core.Retry, exclude uint64) (*held, router.Decided, error) {
+// place decides where a statement runs, in c.decided, and attaches a connection to that node. A replica that cannot be
+// reached, or whose own connection does not show what the session needs, is left out and another node is found: nothing
+// has been sent.
+func (c *Conn) place(ctx context.Context, st *sqlclass.Statement, retry core.Retry, exclude uint64) (*held, error) {
+	d := &c.decided
 	if c.tx != nil {
 		h := c.tx.h
-		return h, router.Decided{Node: h.node, Role: c.tx.role, Reason: core.ReasonTx, Class: core.Class(st.Class)}, nil
+		*d = router.Decided{Node: h.node, Role: c.tx.role, Reason: core.ReasonTx, Class: core.Class(st.Class)}
+		return h, nil
 	}
 	for failures := 0; ; failures++ {
-		d := c.cluster.Router.Route(ctx, c.request(st, retry, exclude))
+		c.cluster.Router.Route(ctx, c.ask(st, retry, exclude), d)
 		if d.Slot {
 			c.slot = true
 		}
 		if d.Err != nil {
-			c.cluster.Router.Report(ctx, &d)
-			return nil, d, c.explain(d)
+			c.cluster.Router.Report(ctx, d)
+			return nil, c.explain(d)
 		}
-		h, err := c.connect(ctx, &d)
+		h, err := c.connect(ctx, d)
 		switch {
 		case err == nil:
-			return h, d, nil
+			return h, nil
 		case d.Role != core.RoleReplica || ctx.Err() != nil:
 			d.Err = err
-			c.cluster.Router.Report(ctx, &d)
-			return nil, d, err
+			c.cluster.Router.Report(ctx, d)
+			return nil, err
 		}
 		exclude |= 1 << d.Node
 		if failures > 0 {
@@ -50,8 +53,9 @@ func (c *Conn) place(ctx context.Context, st *sqlclass.Statement, retry core.Ret
 	}
 }
 
-func (c *Conn) request(st *sqlclass.Statement, retry core.Retry, exclude uint64) *router.Request {
-	req := &router.Request{
+// ask fills in the request for a statement.
+func (c *Conn) ask(st *sqlclass.Statement, retry core.Retry, exclude uint64) *router.Request {
+	c.request = router.Request{
 		Class:   core.Class(st.Class),
 		Hint:    core.Hint(st.Hint),
 		Replica: core.AnyNode,
@@ -59,6 +63,7 @@ func (c *Conn) request(st *sqlclass.Statement, retry core.Retry, exclude uint64)
 		Retry:   retry,
 		Slot:    c.slot,
 	}
+	req := &c.request
 	switch {
 	case c.rawTx:
 		req.Held = core.HeldTx
@@ -73,7 +78,7 @@ func (c *Conn) request(st *sqlclass.Statement, retry core.Retry, exclude uint64)
 	return req
 }
 
-func (c *Conn) explain(d router.Decided) error {
+func (c *Conn) explain(d *router.Decided) error {
 	if errors.Is(d.Err, router.ErrUnknownNode) {
 		return fmt.Errorf("%w: the context asks for one that cluster %q does not have", d.Err, c.cluster.Name)
 	}

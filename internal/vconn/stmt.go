@@ -82,12 +82,13 @@ func (c *Conn) placePrepare(ctx context.Context, st *sqlclass.Statement) (*held,
 	if c.tx != nil {
 		return c.tx.h, nil
 	}
-	req := c.request(st, core.RetryNone, 0)
+	req := c.ask(st, core.RetryNone, 0)
 	req.Dry = true
-	d := c.cluster.Router.Route(ctx, req)
+	d := &c.decided
+	c.cluster.Router.Route(ctx, req, d)
 	if d.Err == nil && d.Role == core.RoleReplica {
 		d.Positions = nil
-		if h, err := c.connect(ctx, &d); err == nil || ctx.Err() != nil {
+		if h, err := c.connect(ctx, d); err == nil || ctx.Err() != nil {
 			return h, err
 		}
 	}

@@ -37,7 +37,7 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	if opts.ReadOnly && sql.IsolationLevel(opts.Isolation) < sql.LevelSerializable {
 		st.Class = sqlclass.Read
 	}
-	h, d, err := c.place(ctx, &st, core.RetryNone, 0)
+	h, err := c.place(ctx, &st, core.RetryNone, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -47,16 +47,18 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		return err
 	}
 	err = c.run(ctx, h, begin)
-	if err != nil && c.mayRetry(ctx, &st, &d) {
+	if err != nil && c.mayRetry(ctx, &st) {
 		if retry := c.retryFor(h, err); retry != core.RetryNone {
-			h, d, err = c.again(ctx, &st, "", h, d, retry, err, begin)
+			h, err = c.again(ctx, &st, "", h, retry, err, begin)
 		}
 	}
-	c.cluster.Router.Report(ctx, &d)
+	if h != nil {
+		c.cluster.Router.Report(ctx, &c.decided)
+	}
 	if err != nil {
 		return nil, err
 	}
-	t := &Tx{c: c, h: h, role: d.Role, native: native, ctx: ctx}
+	t := &Tx{c: c, h: h, role: c.decided.Role, native: native, ctx: ctx}
 	c.tx = t
 	c.writes.inTx = c.sessions(ctx, c.writes.inTx[:0])
 	c.writes.wrote = false
