@@ -16,7 +16,7 @@ import (
 type Conn struct {
 	cluster *Cluster
 	grab    func(any) error // take, bound once so that a checkout does not allocate it
-	grabbed *physical
+	getting getting
 
 	out     bool  // checked out
 	closed  bool  // Close was called
@@ -242,28 +242,37 @@ type held struct {
 
 func (h *held) attached() bool { return h.sc != nil }
 
+// getting is the context of a checkout from a node's pool. The pool resets the connection that it is about to hand out
+// with it, which tells whose it is without the cost of (*sql.Conn).Raw.
+type getting struct {
+	context.Context
+	p *physical
+}
+
 // take is called by (*sql.Conn).Raw with the pool's connection.
 func (c *Conn) take(dc any) error {
 	p, ok := dc.(*physical)
 	if !ok {
 		return fmt.Errorf("readroute: unexpected connection of type %T in a node's pool", dc)
 	}
-	c.grabbed = p
+	c.getting.p = p
 	return nil
 }
 
 // attach takes a connection out of a node's pool.
 func (c *Conn) attach(ctx context.Context, h *held, pool *Pool) error {
-	sc, err := pool.db.Conn(ctx)
+	c.getting = getting{Context: ctx}
+	sc, err := pool.db.Conn(&c.getting)
+	if err == nil && c.getting.p == nil {
+		if err = sc.Raw(c.grab); err != nil { // a new connection is not reset
+			_ = sc.Close()
+		}
+	}
+	p := c.getting.p
+	c.getting = getting{}
 	if err != nil {
 		return err
 	}
-	if err := sc.Raw(c.grab); err != nil {
-		_ = sc.Close()
-		return err
-	}
-	p := c.grabbed
-	c.grabbed = nil
 	*h = held{sc: sc, p: p, node: pool.cfg.Index, fresh: !p.used}
 	p.used = true
 	p.sweep()

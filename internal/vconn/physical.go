@@ -77,13 +77,18 @@ func (p *physical) ResetSession(ctx context.Context) error {
 	if p.epoch != p.pool.epoch.Load() {
 		return driver.ErrBadConn
 	}
-	r, ok := p.native.(driver.SessionResetter)
-	if !ok {
-		return nil
+	g, _ := ctx.(*getting)
+	if g != nil {
+		ctx = g.Context
 	}
-	interrupted, err := p.interruptible(func() error { return r.ResetSession(ctx) })
-	if interrupted || err != nil {
-		return driver.ErrBadConn
+	if r, ok := p.native.(driver.SessionResetter); ok {
+		interrupted, err := p.interruptible(func() error { return r.ResetSession(ctx) })
+		if interrupted || err != nil {
+			return driver.ErrBadConn
+		}
+	}
+	if g != nil {
+		g.p = p
 	}
 	return nil
 }
