@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/readroute/readroute"
+	"github.com/readroute/readroute/internal/dbtest"
+)
+
+const (
+	think        = 20 * time.Millisecond // mean time between two reads of a user
+	readsPerSave = 15
+)
+
+// views is what one user, or all of them, have seen.
+type views struct {
+	saves, reads, stale int
+}
+
+// watch lets the users use db for a while. Replica c stops for the middle third of it.
+func watch(ctx context.Context, cluster *dbtest.PostgresCluster, db database, each time.Duration) (views, error) {
+	var total views
+	if err := cluster.Primary().Exec(ctx, "UPDATE form SET revision = 0"); err != nil {
+		return total, err
+	}
+	if err := cluster.WaitCaughtUp(ctx); err != nil {
+		return total, err
+	}
+	end := time.Now().Add(each)
+	var mu sync.Mutex
+	var errs []error
+	var all sync.WaitGroup
+	for id := 1; id <= users; id++ {
+		all.Go(func() {
+			seen, err := use(ctx, db, id, end)
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+			total.saves += seen.saves
+			total.reads += seen.reads
+			total.stale += seen.stale
+		})
+	}
+	c := cluster.Standby(1)
+	sleep(ctx, each/3)
+	paused := c.PauseReplay(ctx)
+	sleep(ctx, each/3)
+	resumed := c.ResumeReplay(ctx)
+	all.Wait()
+	return total, errors.Join(append(errs, paused, resumed)...)
+}
+
+// use is one user, who looks at a form and saves it now and then; users with an even id only look.
+func use(ctx context.Context, db database, id int, end time.Time) (views, error) {
+	var seen views
+	ctx = readroute.WithSession(ctx) // this is all that the user's code does for readroute
+	saved := 0
+	for time.Now().Before(end) && ctx.Err() == nil {
+		if id%2 == 1 && rand.N(readsPerSave) == 0 {
+			saved++
+			if _, err := db.ExecContext(ctx, "UPDATE form SET revision = $2 WHERE user_id = $1", id, saved); err != nil {
+				return seen, err
+			}
+			seen.saves++
+		}
+		var revision int
+		if err := db.QueryRowContext(ctx, "SELECT revision FROM form WHERE user_id = $1", id).Scan(&revision); err != nil {
+			return seen, err
+		}
+		seen.reads++
+		if revision < saved {
+			seen.stale++
+		}
+		sleep(ctx, rand.N(2*think))
+	}
+	return seen, ctx.Err()
+}
+
+// sleep waits for d or the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
