@@ -52,18 +52,18 @@ type publicName struct {
 	documented bool
 }
 
-func publicNames(t testing.TB) []publicName {
-	t.Helper()
+func publicNames(tb testing.TB) []publicName {
+	tb.Helper()
 	var names []publicName
-	for _, path := range goFiles(t) {
+	for _, path := range goFiles(tb) {
 		if strings.Contains(path, "/") || isTestFile(path) {
 			continue
 		}
-		s := parseGo(t, path, readFile(t, path))
-		require.Equal(t, "readroute", s.file.Name.Name, path)
+		s := parseGo(tb, path, readFile(tb, path))
+		require.Equal(tb, "readroute", s.file.Name.Name, path)
 		names = append(names, exportedNames(s)...)
 	}
-	require.NotEmpty(t, names)
+	require.NotEmpty(tb, names)
 	return names
 }
 

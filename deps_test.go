@@ -75,10 +75,10 @@ func TestRootModuleRequiresTwoDriversAndTestify(t *testing.T) {
 }
 
 // imports maps the folders of Go packages to what their non-test files import, whatever the build tags.
-func imports(t testing.TB) map[string][]string {
-	t.Helper()
+func imports(tb testing.TB) map[string][]string {
+	tb.Helper()
 	found := map[string][]string{}
-	for _, file := range goFiles(t) {
+	for _, file := range goFiles(tb) {
 		if isTestFile(file) {
 			continue
 		}
@@ -86,9 +86,9 @@ func imports(t testing.TB) map[string][]string {
 		if _, ok := found[dir]; !ok {
 			found[dir] = nil // a package that imports nothing is there as well
 		}
-		for _, spec := range parseGo(t, file, readFile(t, file)).file.Imports {
+		for _, spec := range parseGo(tb, file, readFile(tb, file)).file.Imports {
 			imported, err := strconv.Unquote(spec.Path.Value)
-			require.NoError(t, err)
+			require.NoError(tb, err)
 			if !slices.Contains(found[dir], imported) {
 				found[dir] = append(found[dir], imported)
 			}
@@ -98,10 +98,10 @@ func imports(t testing.TB) map[string][]string {
 }
 
 // nestedModules are the folders that have a go.mod of their own.
-func nestedModules(t testing.TB) []string {
-	t.Helper()
+func nestedModules(tb testing.TB) []string {
+	tb.Helper()
 	var dirs []string
-	for _, file := range repositoryFiles(t) {
+	for _, file := range repositoryFiles(tb) {
 		if path.Base(file) == "go.mod" && file != "go.mod" {
 			dirs = append(dirs, path.Dir(file))
 		}

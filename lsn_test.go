@@ -14,10 +14,10 @@ import (
 	"github.com/readroute/readroute"
 )
 
-func mustLSN(t testing.TB, text string) readroute.LSN {
-	t.Helper()
+func mustLSN(tb testing.TB, text string) readroute.LSN {
+	tb.Helper()
 	l, err := readroute.ParseLSN(text)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return l
 }
 

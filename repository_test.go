@@ -27,8 +27,8 @@ var longFiles = map[string]string{}
 
 // repositoryFiles lists the files of the checkout, slash-separated and relative to its root, without what .gitignore
 // names. It walks instead of asking git: a walk is seen by the test cache, so a new file runs these tests again.
-func repositoryFiles(t testing.TB) []string {
-	t.Helper()
+func repositoryFiles(tb testing.TB) []string {
+	tb.Helper()
 	ignoredDirs := []string{".git", ".cache", "bin", ".idea", ".vscode"}
 	ignoredExts := []string{".test", ".prof", ".out"}
 	var files []string
@@ -46,25 +46,25 @@ func repositoryFiles(t testing.TB) []string {
 		}
 		return nil
 	})
-	require.NoError(t, err)
-	require.Contains(t, files, "go.mod")
+	require.NoError(tb, err)
+	require.Contains(tb, files, "go.mod")
 	return files
 }
 
 // goFiles lists the Go files of the checkout, nested modules included, without those under testdata.
-func goFiles(t testing.TB) []string {
-	t.Helper()
-	return slices.DeleteFunc(repositoryFiles(t), func(path string) bool {
+func goFiles(tb testing.TB) []string {
+	tb.Helper()
+	return slices.DeleteFunc(repositoryFiles(tb), func(path string) bool {
 		return !strings.HasSuffix(path, ".go") || strings.Contains("/"+path, "/testdata/")
 	})
 }
 
 func isTestFile(path string) bool { return strings.HasSuffix(path, "_test.go") }
 
-func readFile(t testing.TB, path string) []byte {
-	t.Helper()
+func readFile(tb testing.TB, path string) []byte {
+	tb.Helper()
 	content, err := os.ReadFile(filepath.FromSlash(path))
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return content
 }
 
@@ -75,12 +75,12 @@ type syntax struct {
 	file *ast.File
 }
 
-func parseGo(t testing.TB, path string, src []byte) syntax {
-	t.Helper()
+func parseGo(tb testing.TB, path string, src []byte) syntax {
+	tb.Helper()
 	s := syntax{path: path, fset: token.NewFileSet()}
 	var err error
 	s.file, err = parser.ParseFile(s.fset, path, src, parser.ParseComments|parser.SkipObjectResolution)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return s
 }
 
