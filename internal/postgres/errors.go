@@ -26,6 +26,19 @@ func (Engine) Down(err error) bool {
 	return !errors.As(err, &pg) || len(pg.Code) == 5 && pg.Code[:3] == "57P"
 }
 
+// ReadOnly reports that the server, the session or the transaction refuses writes. It is never a verdict on the server's
+// role: a healthy primary refuses them in a read-only transaction.
+func (Engine) ReadOnly(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "25006" // read_only_sql_transaction
+}
+
+// stalePlan recognizes "cached plan must not change result type" by the server's routine that says so: its SQLSTATE is
+// shared with much else and its text is translated. The statement has not run.
+func stalePlan(pg *pgconn.PgError) bool {
+	return pg.Code == "0A000" && pg.Routine == "RevalidateCachedQuery"
+}
+
 func ended(pg *pgconn.PgError) bool {
 	severity := pg.SeverityUnlocalized
 	if severity == "" {
@@ -43,6 +56,9 @@ func (Engine) Retry(err error) core.Retry {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
 		return core.RetryConnection
+	}
+	if stalePlan(pg) {
+		return core.RetryPlan
 	}
 	switch pg.Code {
 	case "25006", // read_only_sql_transaction

@@ -155,6 +155,15 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 		c.skip = h
 		return err
 	}
+	if err != nil && c.tx == nil && !c.rawTx && c.cluster.Engine.Retry(err) == core.RetryPlan {
+		// It has not run, on whichever node.
+		c.decided.Retry = core.RetryPlan
+		if renewed := h.p.renew(ctx, query); renewed == nil {
+			err = c.run(ctx, h, op)
+		} else {
+			h.discard = true
+		}
+	}
 	if err != nil && c.mayRetry(ctx, st) {
 		if retry := c.retryFor(h, err); retry != core.RetryNone {
 			h, err = c.again(ctx, st, query, h, retry, err, op)
@@ -182,6 +191,9 @@ func (c *Conn) retryFor(h *held, err error) core.Retry {
 		return core.RetryConnection
 	}
 	retry := c.cluster.Engine.Retry(err)
+	if retry == core.RetryPlan || c.decided.Retry == core.RetryPlan {
+		return core.RetryNone // that was the second time
+	}
 	if retry == core.RetryConnection && !errors.Is(err, driver.ErrBadConn) && !c.cluster.Engine.Broken(h.p.native) {
 		return core.RetryNone
 	}
@@ -208,7 +220,7 @@ func (c *Conn) again(ctx context.Context, st *sqlclass.Statement, query string, 
 			// An eventual read has not asked for the primary; a report that replay cancels must not end up there.
 			return h, first
 		}
-	case core.RetryNone:
+	case core.RetryNone, core.RetryPlan:
 	}
 	c.release(&c.replica)
 	h, err := c.place(ctx, st, retry, exclude)

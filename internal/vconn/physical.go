@@ -30,13 +30,13 @@ type physical struct {
 	busy   atomic.Uint32
 
 	mu     sync.Mutex
-	litter atomic.Bool   // dead is not empty
-	dead   []driver.Stmt // guarded by mu: statements that nobody uses, to be closed by the next who has the connection
+	litter atomic.Bool // dead is not empty
+	dead   []*shared   // guarded by mu: statements that nobody uses, to be closed by the next who has the connection
 }
 
 // shared is a native statement that several virtual statements of the same text use on one connection.
 type shared struct {
-	stmt driver.Stmt
+	stmt driver.Stmt // owned by whoever has the connection checked out
 	text string
 	refs int // guarded by physical.mu
 }
@@ -124,6 +124,26 @@ func (p *physical) prepare(ctx context.Context, text string) (*shared, error) {
 	return s, nil
 }
 
+// renew prepares a text anew on the connection, for everyone who uses it there: the server has found its plan to be out of
+// date. A driver that keeps plans of its own for direct statements renews those by itself.
+func (p *physical) renew(ctx context.Context, text string) error {
+	p.mu.Lock()
+	s := p.stmts[text]
+	p.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	if err := s.stmt.Close(); err != nil {
+		return err
+	}
+	stmt, err := nativePrepare(ctx, p.native, text)
+	if err != nil {
+		return err
+	}
+	s.stmt = stmt
+	return nil
+}
+
 // release gives a reference up. It does no I/O and does not wait for any: database/sql closes statements under its own
 // locks. The native statement is closed by whoever has the connection next.
 func (p *physical) release(s *shared) {
@@ -136,7 +156,7 @@ func (p *physical) release(s *shared) {
 	if p.stmts[s.text] == s {
 		delete(p.stmts, s.text)
 	}
-	p.dead = append(p.dead, s.stmt)
+	p.dead = append(p.dead, s)
 	p.litter.Store(true)
 }
 
@@ -151,7 +171,7 @@ func (p *physical) sweep() {
 	p.dead = nil
 	p.mu.Unlock()
 	for _, s := range dead {
-		_ = s.Close() // a connection that cannot close a statement shows it at its next use
+		_ = s.stmt.Close() // a connection that cannot close a statement shows it at its next use
 	}
 }
 

@@ -35,6 +35,8 @@ type Engine interface {
 	Refused(err error) bool
 	// NotSent reports that the statement never reached the server.
 	NotSent(err error) bool
+	// ReadOnly reports that the server, the session or the transaction refuses writes.
+	ReadOnly(err error) bool
 	// Retry says whether a read that a replica answered with err may be run once more.
 	Retry(err error) core.Retry
 }

@@ -144,7 +144,7 @@ func (s *Stmt) prepared(ctx context.Context, p *physical) (driver.Stmt, error) {
 	for _, on := range s.on {
 		if on.p == p {
 			s.mu.Unlock()
-			return on.s.stmt, nil
+			return on.s.stmt, nil // s is in use, so nobody sweeps it
 		}
 	}
 	s.mu.Unlock()

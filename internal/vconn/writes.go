@@ -70,6 +70,11 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 		c.wrote(c.sessions(ctx, nil), h)
 	case c.nothingSent(err):
 	case c.cluster.Engine.Refused(err):
+		if c.cluster.Engine.ReadOnly(err) {
+			// Perhaps the node is no primary any more: only a probe can tell. The connection may be of the time before.
+			h.discard = true
+			c.cluster.Router.Monitor.Kick(h.node)
+		}
 		if st.CommitsOnError {
 			c.wrote(c.sessions(ctx, nil), h)
 		}
