@@ -226,6 +226,7 @@ func TestWaitCaughtUpAtPageBoundary(t *testing.T) {
 }
 
 func TestAddStandby(t *testing.T) {
+	t.Parallel()
 	c, err := dbtest.StartPostgres(t.Context(), dbtest.PostgresOptions{})
 	require.NoError(t, err)
 	defer c.Close()

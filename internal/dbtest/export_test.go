@@ -37,3 +37,6 @@ func ChownLike(path string, info os.FileInfo) error {
 	stat := info.Sys().(*syscall.Stat_t)
 	return os.Chown(path, int(stat.Uid), int(stat.Gid))
 }
+
+// WithoutParentDeathSignal makes servers hear of their owner's death from the watchdog only.
+func WithoutParentDeathSignal() { parentDeathSignal = 0 }

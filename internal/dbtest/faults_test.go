@@ -57,9 +57,18 @@ func TestApplyDelay(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), delay-10*time.Millisecond)
 	require.Equal(t, "1", query(t, standby, "SELECT count(*) FROM delayed"))
 
+	// A pause that is asked for meanwhile is one when PauseReplay returns.
+	require.NoError(t, primary.Exec(ctx, "INSERT INTO delayed VALUES (2)"))
+	end := query(t, primary, written)
+	eventually(t, func() bool { return query(t, standby, received) >= end }, "the commit is received")
+	require.NoError(t, standby.PauseReplay(ctx))
+	require.Equal(t, "paused", query(t, standby, "SELECT pg_get_wal_replay_pause_state()"))
+	require.NoError(t, standby.ResumeReplay(ctx))
+	require.NoError(t, c.WaitCaughtUp(ctx))
+
 	// Lifting the delay frees the commit that waits.
 	require.NoError(t, standby.SetApplyDelay(ctx, time.Hour))
-	require.NoError(t, primary.Exec(ctx, "INSERT INTO delayed VALUES (2)"))
+	require.NoError(t, primary.Exec(ctx, "INSERT INTO delayed VALUES (3)"))
 	require.Error(t, c.WaitCaughtUp(within(t, 200*time.Millisecond)))
 	require.NoError(t, standby.SetApplyDelay(ctx, 0))
 	require.NoError(t, c.WaitCaughtUp(within(t, 10*time.Second)))
@@ -76,6 +85,7 @@ func processes(t *testing.T, n *dbtest.PostgresNode) []int {
 
 // A server that is ended in any way comes back on its port with what was committed.
 func TestStopAndStart(t *testing.T) {
+	t.Parallel()
 	c, err := dbtest.StartPostgres(t.Context(), dbtest.PostgresOptions{Standbys: 1})
 	require.NoError(t, err)
 	defer c.Close()
@@ -181,6 +191,7 @@ func timeline(t *testing.T, n *dbtest.PostgresNode) string {
 }
 
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	c, err := dbtest.StartPostgres(t.Context(), dbtest.PostgresOptions{Standbys: 2})
 	require.NoError(t, err)
 	defer c.Close()

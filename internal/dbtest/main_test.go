@@ -57,6 +57,9 @@ func sharedCluster(t *testing.T) *dbtest.PostgresCluster {
 
 // ownCluster starts a cluster, says where it is, and ends without closing it.
 func ownCluster(end string) {
+	if strings.HasSuffix(end, "unheard") {
+		dbtest.WithoutParentDeathSignal()
+	}
 	c, err := dbtest.StartPostgres(context.Background(), dbtest.PostgresOptions{Standbys: 1})
 	if err != nil {
 		fmt.Println(err)
@@ -71,12 +74,8 @@ func ownCluster(end string) {
 	}
 	fmt.Println(c.Folder(), c.Primary().Pid(), c.Standby(0).Pid())
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // the test says when, or kills this process
-	switch end {
-	case "panic":
-		go func() { panic("on purpose") }()
-		select {}
-	case "exit":
-		os.Exit(0)
+	if end == "panic" {
+		panic("on purpose")
 	}
 }
 
@@ -90,7 +89,16 @@ func query(t *testing.T, n *dbtest.PostgresNode, sql string) string {
 // eventually polls, for what other processes do in their own time.
 func eventually(t *testing.T, cond func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, cond, 15*time.Second, 5*time.Millisecond, what)
+	deadline := time.After(15 * time.Second)
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for !cond() {
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			require.Fail(t, "it never came to pass: "+what)
+		}
+	}
 }
 
 func within(t *testing.T, d time.Duration) context.Context {

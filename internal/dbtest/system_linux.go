@@ -11,7 +11,7 @@ import (
 // serverAttr makes a server the leader of its own process group, so that a Ctrl-C meant for the owner does not reach
 // it first, and has the kernel stop it when the owner dies. Pdeathsig is tied to the thread that forked: see launcher.
 func serverAttr(owner *serverUser) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGQUIT, Credential: owner.credential()}
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: parentDeathSignal, Credential: owner.credential()}
 }
 
 func freeSpace(dir string) uint64 {

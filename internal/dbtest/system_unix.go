@@ -18,6 +18,9 @@ const (
 	signalThaw      = syscall.SIGCONT
 )
 
+// parentDeathSignal is what the kernel sends a server whose owner has died, where it can.
+var parentDeathSignal = signalImmediate
+
 // serverUser is the user that servers run as. Nil stands for the process's own.
 type serverUser struct{ uid, gid uint32 }
 
