@@ -40,9 +40,13 @@ func TestAPIIsWhatWasAgreed(t *testing.T) {
 func TestEveryExportedNameIsDocumented(t *testing.T) {
 	t.Parallel()
 
+	var undocumented []string
 	for _, name := range publicNames(t) {
-		require.Truef(t, name.documented, "%s: %s has no doc comment", name.at, name.line)
+		if !name.documented {
+			undocumented = append(undocumented, name.at+": "+name.line)
+		}
 	}
+	require.Empty(t, undocumented, "a doc comment is missing")
 }
 
 // publicName is an exported identifier of the package: a function, method, type, field, constant or variable.
