@@ -37,4 +37,4 @@ var (
 )
 
 // NotCaughtUpError says how far the nearest replica was from what a read needed. It matches [ErrNotCaughtUp].
-type NotCaughtUpError = router.NotCaughtUp
+type NotCaughtUpError = router.NotCaughtUpError

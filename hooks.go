@@ -38,11 +38,11 @@ const (
 
 // Event is something that happened outside of any one statement.
 type Event struct {
-	Kind EventKind
-	Node string // empty when it concerns no one node
-	Role Role
-	Err  error  // why, for EventDown
-	Why  string // more, for a human
+	Kind EventKind // what
+	Node string    // whose; empty when it concerns no one node
+	Role Role      // what the node is now taken for; zero when that is not known or does not matter
+	Err  error     // why, for EventDown
+	Why  string    // more, for a human
 }
 
 // JoinHooks returns hooks that call each of hooks in turn.

@@ -21,14 +21,17 @@ type RouteStats struct {
 
 // ClassStats says how the classification of texts is cached, in numbers since [Open] and, for entries and bytes, of now.
 type ClassStats struct {
+	// Entries and Bytes are how much is cached now.
 	Entries, Bytes int64
-	Hits, Misses   int64
+	// Hits and Misses count texts that were in the cache, and that were not.
+	Hits, Misses int64
 	// Learned is how many texts a replica has refused as writes; LearnedHits how often that was of use.
 	Learned, LearnedHits int64
 }
 
 // NodeStats is one node's part of [RouteStats].
 type NodeStats struct {
+	// Name is the node's name in the Config.
 	Name string
 	// Reasons counts the statements that went to the node, by reason.
 	Reasons map[Reason]uint64
@@ -79,7 +82,9 @@ func (db *DB) reasons(node int) map[Reason]uint64 {
 
 // NodeStatus is what is known of one node now.
 type NodeStatus struct {
+	// Name is the node's name in the Config.
 	Name string
+	// Role is what the node said it is when it last answered.
 	Role Role
 	// Primary is true for the node that takes the writes.
 	Primary bool
@@ -93,8 +98,10 @@ type NodeStatus struct {
 	Position LSN
 	// Timeline is the position's timeline; 0 when the user may not see it (a replica without pg_monitor).
 	Timeline uint32
-	// Lag is how old the node's state is at most; it is not known unless LagKnown.
-	Lag      time.Duration
+	// Lag is how old the node's state is at most; it means nothing unless LagKnown.
+	Lag time.Duration
+	// LagKnown is false while the replica cannot be measured: it has not answered, or it is further back than the library
+	// has watched the primary.
 	LagKnown bool
 	// LagBytes is how much log it has still to replay.
 	LagBytes uint64

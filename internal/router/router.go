@@ -6,9 +6,6 @@ package router
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/bits"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -251,7 +248,7 @@ func (r *Router) wait(ctx context.Context, session *core.Session, in *core.Input
 		r.waitCapture(ctx, c)
 	case core.WaitReplica:
 		err := r.Monitor.Wait(ctx, d.Nodes, in.Need.Positions, in.Budget)
-		in.Waited = err != monitor.ErrTooManyWaiters
+		in.Waited = !errors.Is(err, monitor.ErrTooManyWaiters)
 		return err == nil
 	case core.GoPrimary, core.GoReplica, core.Refuse:
 	}
@@ -301,134 +298,6 @@ func (r *Router) dry(in *core.Input, d core.Decision, out *Decided) {
 	}
 }
 
-// protect takes a slot for a read that falls back to the primary, waiting for what is left of its budget.
-func (r *Router) protect(ctx context.Context, in *core.Input, out *Decided) {
-	if r.fallback == nil {
-		return
-	}
-	select {
-	case r.fallback <- struct{}{}:
-		out.Slot = true
-		return
-	default:
-	}
-	began := time.Now()
-	timer := time.NewTimer(in.Budget)
-	defer timer.Stop()
-	select {
-	case r.fallback <- struct{}{}:
-		out.Slot = true
-	case <-timer.C:
-		out.Node, out.Reason, out.Err = -1, core.ReasonProtected, ErrProtected
-	case <-ctx.Done():
-		out.Node, out.Err = -1, ctx.Err()
-	}
-	out.Waited += time.Since(began)
-}
-
-// Release gives a fallback slot back.
-func (r *Router) Release() { <-r.fallback }
-
-// NotCaughtUp says how far the nearest replica was from what a read needed.
-type NotCaughtUp struct {
-	Node     string // the nearest replica; "" when there is none
-	Behind   uint64 // bytes of log
-	Lag      time.Duration
-	LagKnown bool
-	Reason   core.Reason
-}
-
-// Error describes it.
-func (e *NotCaughtUp) Error() string {
-	if e.Node == "" {
-		return fmt.Sprintf("%v (%s)", ErrNotCaughtUp, e.Reason)
-	}
-	lag := "unknown"
-	if e.LagKnown {
-		lag = e.Lag.String()
-	}
-	return fmt.Sprintf("%v (%s): replica %q is %d bytes behind it, lag %s", ErrNotCaughtUp, e.Reason, e.Node, e.Behind, lag)
-}
-
-// Is matches ErrNotCaughtUp.
-func (e *NotCaughtUp) Is(target error) bool { return target == ErrNotCaughtUp }
-
-// refusal explains why no node may serve the read.
-func (r *Router) refusal(in *core.Input, d core.Decision) error {
-	if d.Reason == core.ReasonNoReplica {
-		return ErrNoReplica
-	}
-	e := &NotCaughtUp{Reason: d.Reason}
-	s := r.Monitor.Snapshot()
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		if n.Role != core.RoleReplica || !n.Healthy {
-			continue
-		}
-		behind := n.LagBytes
-		for _, p := range in.Need.Positions {
-			if p.LSN > n.Sample.Position.LSN {
-				behind = uint64(p.LSN - n.Sample.Position.LSN)
-			}
-		}
-		if e.Node == "" || behind < e.Behind {
-			e.Node, e.Behind, e.Lag, e.LagKnown = n.Name, behind, n.Lag, n.LagKnown
-		}
-	}
-	return e
-}
-
-// pick chooses one of nodes by the power of two choices: of two random ones the less loaded for its weight.
-func (r *Router) pick(nodes uint64) int {
-	s := r.Monitor.Snapshot()
-	if nodes&(nodes-1) == 0 {
-		return bits.TrailingZeros64(nodes)
-	}
-	a := nth(nodes, s, rand.Uint64())
-	b := nth(nodes, s, rand.Uint64())
-	if r.load(b, s) < r.load(a, s) {
-		return b
-	}
-	return a
-}
-
-func (r *Router) load(i int, s *core.Snapshot) float64 {
-	return float64(r.inflight[i].Load()) / float64(max(1, s.Nodes[i].Weight))
-}
-
-// nth draws a node of the mask in proportion to its weight.
-func nth(nodes uint64, s *core.Snapshot, random uint64) int {
-	var total uint64
-	last := 0
-	for i := range s.Nodes {
-		if nodes&(1<<i) != 0 {
-			total += uint64(max(1, s.Nodes[i].Weight))
-			last = i
-		}
-	}
-	at := random % max(1, total)
-	for i := range s.Nodes {
-		if nodes&(1<<i) == 0 {
-			continue
-		}
-		w := uint64(max(1, s.Nodes[i].Weight))
-		if at < w {
-			return i
-		}
-		at -= w
-	}
-	return last
-}
-
-// Begin and End count what runs on a node.
-func (r *Router) Begin(node int) { r.inflight[node].Add(1) }
-
-// End is called once for each Begin.
-func (r *Router) End(node int) { r.inflight[node].Add(-1) }
-
-// InFlight returns how many checkouts hold a connection to node i.
-func (r *Router) InFlight(i int) int64 { return r.inflight[i].Load() }
-
 // Report counts a decision and tells the hook.
 func (r *Router) Report(ctx context.Context, d *Decided) {
 	r.counts[(d.Node+1)*core.NumReasons+int(d.Reason)].Add(1)
@@ -446,24 +315,4 @@ func (r *Router) verdict(v core.Verdict) {
 	if r.cfg.OnVerdict != nil {
 		r.cfg.OnVerdict(v)
 	}
-}
-
-// Fence makes a session need everything that is committed now.
-func (r *Router) Fence(ctx context.Context, session *core.Session) error {
-	began := time.Now()
-	e := core.Entry{Cluster: r.cfg.Cluster}
-	if r.cfg.Strategy.Sticky {
-		e.At = began
-		session.Require(e, r.cfg.Strategy.Window)
-		return nil
-	}
-	c := r.Captures.Join()
-	if err := c.Wait(ctx); err != nil {
-		e.Until = time.Now().Add(r.cfg.Strategy.Window)
-		session.Require(e, r.cfg.Strategy.Window)
-		return fmt.Errorf("readroute: fence cluster %q: %w", r.cfg.Cluster, err)
-	}
-	e.Positions = []core.Position{c.Result().Position}
-	session.Require(e, r.cfg.Strategy.Window)
-	return nil
 }

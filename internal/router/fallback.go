@@ -1,0 +1,86 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/readroute/readroute/internal/core"
+)
+
+// protect takes a slot for a read that falls back to the primary, waiting for what is left of its budget.
+func (r *Router) protect(ctx context.Context, in *core.Input, out *Decided) {
+	if r.fallback == nil {
+		return
+	}
+	select {
+	case r.fallback <- struct{}{}:
+		out.Slot = true
+		return
+	default:
+	}
+	began := time.Now()
+	timer := time.NewTimer(in.Budget)
+	defer timer.Stop()
+	select {
+	case r.fallback <- struct{}{}:
+		out.Slot = true
+	case <-timer.C:
+		out.Node, out.Reason, out.Err = -1, core.ReasonProtected, ErrProtected
+	case <-ctx.Done():
+		out.Node, out.Err = -1, ctx.Err()
+	}
+	out.Waited += time.Since(began)
+}
+
+// Release gives a fallback slot back.
+func (r *Router) Release() { <-r.fallback }
+
+// NotCaughtUpError says how far the nearest replica was from what a read needed.
+type NotCaughtUpError struct {
+	Node     string // the nearest replica; "" when there is none
+	Behind   uint64 // bytes of log
+	Lag      time.Duration
+	LagKnown bool
+	Reason   core.Reason
+}
+
+// Error describes it.
+func (e *NotCaughtUpError) Error() string {
+	if e.Node == "" {
+		return fmt.Sprintf("%v (%s)", ErrNotCaughtUp, e.Reason)
+	}
+	lag := "unknown"
+	if e.LagKnown {
+		lag = e.Lag.String()
+	}
+	return fmt.Sprintf("%v (%s): replica %q is %d bytes behind it, lag %s", ErrNotCaughtUp, e.Reason, e.Node, e.Behind, lag)
+}
+
+// Is matches ErrNotCaughtUp.
+func (e *NotCaughtUpError) Is(target error) bool { return target == ErrNotCaughtUp }
+
+// refusal explains why no node may serve the read.
+func (r *Router) refusal(in *core.Input, d core.Decision) error {
+	if d.Reason == core.ReasonNoReplica {
+		return ErrNoReplica
+	}
+	e := &NotCaughtUpError{Reason: d.Reason}
+	s := r.Monitor.Snapshot()
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Role != core.RoleReplica || !n.Healthy {
+			continue
+		}
+		behind := n.LagBytes
+		for _, p := range in.Need.Positions {
+			if p.LSN > n.Sample.Position.LSN {
+				behind = uint64(p.LSN - n.Sample.Position.LSN)
+			}
+		}
+		if e.Node == "" || behind < e.Behind {
+			e.Node, e.Behind, e.Lag, e.LagKnown = n.Name, behind, n.Lag, n.LagKnown
+		}
+	}
+	return e
+}

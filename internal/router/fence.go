@@ -1,0 +1,29 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/readroute/readroute/internal/core"
+)
+
+// Fence makes a session need everything that is committed now.
+func (r *Router) Fence(ctx context.Context, session *core.Session) error {
+	began := time.Now()
+	e := core.Entry{Cluster: r.cfg.Cluster}
+	if r.cfg.Strategy.Sticky {
+		e.At = began
+		session.Require(e, r.cfg.Strategy.Window)
+		return nil
+	}
+	c := r.Captures.Join()
+	if err := c.Wait(ctx); err != nil {
+		e.Until = time.Now().Add(r.cfg.Strategy.Window)
+		session.Require(e, r.cfg.Strategy.Window)
+		return fmt.Errorf("readroute: fence cluster %q: %w", r.cfg.Cluster, err)
+	}
+	e.Positions = []core.Position{c.Result().Position}
+	session.Require(e, r.cfg.Strategy.Window)
+	return nil
+}
