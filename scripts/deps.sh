@@ -5,13 +5,27 @@ set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 exec </dev/null
 
+# has_postgres looks where the tests do.
+has_postgres() {
+	local dir version
+	if [ -n "${READROUTE_PGBIN:-}" ]; then
+		[ -x "$READROUTE_PGBIN/initdb" ]
+		return
+	fi
+	for dir in /usr/lib/postgresql/*/bin; do
+		version=${dir%/bin}
+		version=${version##*/}
+		[ -x "$dir/initdb" ] && [ "$version" -ge 14 ] && return
+	done
+	has initdb
+}
+
 has() { PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null; }
 
 # look fills missing (for people) and packages (for apt).
 look() {
 	missing=() packages=()
-	if ! compgen -G "${READROUTE_PGBIN:-/usr/lib/postgresql/*/bin}/initdb" >/dev/null &&
-		{ [ -n "${READROUTE_PGBIN:-}" ] || ! has initdb; }; then
+	if ! has_postgres; then
 		missing+=("PostgreSQL 14 or newer (initdb, postgres)${READROUTE_PGBIN:+ in READROUTE_PGBIN=$READROUTE_PGBIN}")
 		packages+=(postgresql)
 	fi
@@ -33,7 +47,7 @@ give_up() {
 }
 
 look && exit 0
-[ -z "${READROUTE_PGBIN:-}" ] || compgen -G "$READROUTE_PGBIN/initdb" >/dev/null || give_up "correct READROUTE_PGBIN or unset it"
+[ -z "${READROUTE_PGBIN:-}" ] || has_postgres || give_up "correct READROUTE_PGBIN or unset it"
 has apt-get || give_up "install these with the system's package manager, then run make again"
 [ "$(id -u)" = 0 ] || give_up "run as root: apt-get install --no-install-recommends ${packages[*]}"
 
@@ -44,7 +58,7 @@ if [ ! -e $policy ]; then
 	printf '#!/bin/sh\nexit 101\n' >$policy
 	chmod 755 $policy
 fi
-apt-get -q update
+apt-get -q update || echo "deps: apt-get update failed, going on with the lists that there are" >&2
 # Older releases have the MariaDB version in the package's name.
 for i in "${!packages[@]}"; do
 	if ! apt-cache show "${packages[i]}" >/dev/null 2>&1; then

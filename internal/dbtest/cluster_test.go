@@ -143,6 +143,9 @@ func TestOptions(t *testing.T) {
 	require.NoDirExists(t, folder)
 	require.False(t, n.IsRunning())
 	require.False(t, alive(pid))
+	require.Error(t, n.Start(ctx))
+	_, err = c.AddStandby(ctx)
+	require.Error(t, err)
 	eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines }, "no goroutine is left")
 
 	_, err = dbtest.StartPostgres(ctx, dbtest.PostgresOptions{Standbys: -1})

@@ -19,6 +19,8 @@ var (
 	ParseVersion  = parseVersion
 	LastRecordEnd = lastRecordEnd
 	ChildrenOf    = childrenOf
+	UsableBase    = usableBase
+	FindUser      = findServerUser
 )
 
 // Folder is where the cluster keeps everything.

@@ -86,3 +86,20 @@ func TestStaleFolderIsSwept(t *testing.T) {
 	require.DirExists(t, c.Folder())
 	require.Equal(t, "1", query(t, c.Primary(), "SELECT 1"))
 }
+
+func TestPlaceForTheFolder(t *testing.T) {
+	user, err := dbtest.FindUser()
+	require.NoError(t, err)
+	require.NoError(t, dbtest.UsableBase("/", user, 1))
+	require.ErrorContains(t, dbtest.UsableBase("/", user, 1<<62), "MB needed")
+	require.ErrorContains(t, dbtest.UsableBase("/"+strings.Repeat("x", 60), user, 1), "too long for a socket")
+	if user == nil {
+		return // whoever is not root runs servers as itself, and sees by trying
+	}
+	closed, err := os.MkdirTemp("/var/tmp", "readroute-") // open only to its owner, root
+	require.NoError(t, err)
+	defer os.RemoveAll(closed)
+	require.ErrorContains(t, dbtest.UsableBase(closed, user, 1), "cannot enter it")
+	require.NoError(t, os.Mkdir(filepath.Join(closed, "in"), 0o755))
+	require.ErrorContains(t, dbtest.UsableBase(filepath.Join(closed, "in"), user, 1), "cannot enter it")
+}

@@ -2,6 +2,7 @@ package dbtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"runtime"
@@ -12,22 +13,43 @@ import (
 // launcher starts every process of one cluster from one goroutine that is locked to its OS thread. The kernel's
 // parent-death signal fires when the *thread* that forked ends: a server started from a passing goroutine would die
 // with whichever thread that goroutine happened to be on.
-type launcher struct{ jobs chan func() }
+type launcher struct {
+	jobs   chan func()
+	closed chan struct{}
+}
+
+var errClosed = errors.New("the cluster is closed")
 
 func newLauncher() *launcher {
-	l := &launcher{jobs: make(chan func())}
+	l := &launcher{jobs: make(chan func()), closed: make(chan struct{})}
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		for job := range l.jobs {
-			job()
+		for {
+			select {
+			case job := <-l.jobs:
+				job()
+			case <-l.closed:
+				return
+			}
 		}
 	}()
 	return l
 }
 
 // close ends the goroutine. Nothing that it has started may still run.
-func (l *launcher) close() { close(l.jobs) }
+func (l *launcher) close() { close(l.closed) }
+
+// fork starts cmd on the launcher's thread.
+func (l *launcher) fork(cmd *exec.Cmd) error {
+	started := make(chan error, 1)
+	select {
+	case l.jobs <- func() { started <- cmd.Start() }:
+		return <-started
+	case <-l.closed:
+		return errClosed
+	}
+}
 
 // process is a running server, or one that has ended and has been waited for.
 type process struct {
@@ -36,9 +58,7 @@ type process struct {
 }
 
 func (l *launcher) start(cmd *exec.Cmd) (*process, error) {
-	started := make(chan error, 1)
-	l.jobs <- func() { started <- cmd.Start() }
-	if err := <-started; err != nil {
+	if err := l.fork(cmd); err != nil {
 		return nil, err
 	}
 	p := &process{pid: cmd.Process.Pid, done: make(chan struct{})}
@@ -53,9 +73,7 @@ func (l *launcher) start(cmd *exec.Cmd) (*process, error) {
 func (l *launcher) run(cmd *exec.Cmd) error {
 	var out tail
 	cmd.Stdout, cmd.Stderr = &out, &out
-	started := make(chan error, 1)
-	l.jobs <- func() { started <- cmd.Start() }
-	if err := <-started; err != nil {
+	if err := l.fork(cmd); err != nil {
 		return err
 	}
 	if err := cmd.Wait(); err != nil {
