@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/readroute/readroute/internal/core"
@@ -53,7 +54,7 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 	if c.tx != nil || c.rawTx {
 		c.inTx(ctx, st)
 		if st.EndsTx && c.writes.wrote {
-			c.wrote(c.writes.inTx, h) // text has ended the transaction under database/sql's Tx, or one of several
+			return c.endedWithin(h, err)
 		}
 		return err
 	}
@@ -114,12 +115,29 @@ func (c *Conn) inTx(ctx context.Context, st *sqlclass.Statement) {
 	c.writes.wrote = c.writes.wrote || st.MayWrite
 }
 
+// endedWithin is told that text may have ended the transaction under database/sql's Tx, or one of several in a text.
+func (c *Conn) endedWithin(h *held, err error) error {
+	if err != nil && !c.nothingSent(err) && c.cluster.Engine.Broken(h.p.native) {
+		return c.txEnded(c.writes.inTx, true, h, err)
+	}
+	c.wrote(c.writes.inTx, h) // also when a later statement of the text has failed
+	return err
+}
+
 // rawTxEnded is told that a transaction that was begun by text is over.
 func (c *Conn) rawTxEnded(ctx context.Context, st *sqlclass.Statement, h *held, err error) error {
 	list := c.sessions(ctx, c.writes.inTx)
-	wrote := c.writes.wrote || st.MayWrite
+	wrote := c.writes.wrote && !rollsBack(st) || st.MayWrite
+	if err != nil && !st.EndsTx && !st.Multi {
+		wrote = false // the connection is gone, and the transaction with it
+	}
 	c.writes.inTx, c.writes.wrote = nil, false
 	return c.txEnded(list, wrote, h, err)
+}
+
+// rollsBack reports that a text that has ended a transaction cannot have committed it.
+func rollsBack(st *sqlclass.Statement) bool {
+	return !st.Multi && (strings.EqualFold(st.Token, "ROLLBACK") || strings.EqualFold(st.Token, "ABORT"))
 }
 
 // txEnded takes note of the end of a transaction.
