@@ -61,7 +61,7 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 	if before {
 		return c.rawTxEnded(ctx, st, h, err)
 	}
-	if !st.MayWrite {
+	if !st.MayWrite && !st.EndsTx { // COMMIT PREPARED ends another session's transaction
 		return err
 	}
 	switch {
