@@ -103,7 +103,7 @@ func (n *PostgresNode) removeSharedMemory(ctx context.Context) {
 }
 
 // Freeze stops all processes of the server where they are (SIGSTOP). The kernel goes on accepting connections for it,
-// and nothing answers. Close and Kill work on a frozen server, the other operations wait for Thaw.
+// and nothing answers. Close and Kill work on a frozen server, a stop is refused, all else waits for Thaw.
 func (n *PostgresNode) Freeze(ctx context.Context) error {
 	p := n.process.Load()
 	if !p.running() {
