@@ -32,14 +32,16 @@ func watch(ctx context.Context, cluster *dbtest.PostgresCluster, db database, ea
 	}
 	end := time.Now().Add(each)
 	var mu sync.Mutex
-	var errs []error
+	var failed error // the first that happens
 	var all sync.WaitGroup
 	for id := 1; id <= users; id++ {
 		all.Go(func() {
 			seen, err := use(ctx, db, id, end)
 			mu.Lock()
 			defer mu.Unlock()
-			errs = append(errs, err)
+			if failed == nil {
+				failed = err
+			}
 			total.saves += seen.saves
 			total.reads += seen.reads
 			total.stale += seen.stale
@@ -51,7 +53,10 @@ func watch(ctx context.Context, cluster *dbtest.PostgresCluster, db database, ea
 	sleep(ctx, each/3)
 	resumed := c.ResumeReplay(ctx)
 	all.Wait()
-	return total, errors.Join(append(errs, paused, resumed)...)
+	if ctx.Err() != nil {
+		return total, ctx.Err()
+	}
+	return total, errors.Join(failed, paused, resumed)
 }
 
 // use is one user, who looks at a form and saves it now and then; users with an even id only look.
