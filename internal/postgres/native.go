@@ -49,6 +49,12 @@ func (Engine) Broken(conn driver.Conn) bool {
 	return ok && !v.IsValid()
 }
 
+// HungUp reports that the server has closed the connection while nobody used it. It costs a system call.
+func (Engine) HungUp(conn driver.Conn) bool {
+	c, ok := conn.(pgxConn)
+	return ok && !c.Conn().IsClosed() && hungUp(c.Conn().PgConn().Conn())
+}
+
 // Interrupt closes the socket under a pgx connection; with another driver it does nothing. Closing a net.Conn is safe
 // beside its use.
 func (Engine) Interrupt(conn driver.Conn) {

@@ -89,7 +89,7 @@ func (c *Conn) Ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.run(ctx, h, func(p *physical) error {
+	return c.run(ctx, h, false, func(p *physical) error {
 		if pinger, ok := p.native.(driver.Pinger); ok {
 			return pinger.Ping(ctx)
 		}
@@ -150,7 +150,7 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 	if err != nil {
 		return err
 	}
-	err = c.run(ctx, h, op)
+	err = c.run(ctx, h, changes(st), op)
 	if err == driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
 		c.skip = h
 		return err
@@ -159,7 +159,7 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 		// It has not run, on whichever node.
 		c.decided.Retry = core.RetryPlan
 		if renewed := h.p.renew(ctx, query); renewed == nil {
-			err = c.run(ctx, h, op)
+			err = c.run(ctx, h, changes(st), op)
 		} else {
 			h.discard = true
 		}
@@ -227,7 +227,7 @@ func (c *Conn) again(ctx context.Context, st *sqlclass.Statement, query string, 
 	if err != nil {
 		return nil, first
 	}
-	return h, c.run(ctx, h, op)
+	return h, c.run(ctx, h, changes(st), op)
 }
 
 func (c *Conn) otherReplica(exclude uint64) bool {
@@ -310,9 +310,19 @@ func (c *Conn) release(h *held) {
 // run calls op with a connection. One out of the idle pool that turns out to be dead, and on which nothing has run in
 // this checkout, is replaced, until one was opened for it: handed to database/sql, ErrBadConn would end with a fresh
 // virtual connection over yet another stale physical one.
-func (c *Conn) run(ctx context.Context, h *held, op func(*physical) error) error {
+//
+// changes says that op may change something. Then a driver that claims to have sent nothing is not believed when the
+// connection was closed meanwhile: pgx 5.12 says so of a text without arguments, or a COMMIT, whose answer was cut off.
+func (c *Conn) run(ctx context.Context, h *held, changes bool, op func(*physical) error) error {
 	for {
-		err := c.call(h, op)
+		err := driver.ErrBadConn
+		if h != &c.primary || h.ran || h.fresh || !c.cluster.Engine.HungUp(h.p.native) {
+			open := changes && !c.cluster.Engine.Broken(h.p.native)
+			if err = c.call(h, op); open && c.lost(h, err) {
+				h.ran, h.discard = true, true
+				return lostError(err)
+			}
+		}
 		if err == nil || !errors.Is(err, driver.ErrBadConn) {
 			if err != driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
 				h.ran = true

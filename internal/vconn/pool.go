@@ -28,6 +28,8 @@ type Engine interface {
 	InTx(conn driver.Conn) (open, known bool)
 	// Broken reports that the native connection is known to be of no use any more.
 	Broken(conn driver.Conn) bool
+	// HungUp reports that the server has closed an idle native connection, as far as that can be told without sending.
+	HungUp(conn driver.Conn) bool
 	// Interrupt makes whatever waits for an answer on the native connection fail, which breaks the connection. It is
 	// called while another goroutine uses the connection.
 	Interrupt(conn driver.Conn)

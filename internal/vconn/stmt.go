@@ -55,10 +55,10 @@ func (c *Conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	if err != nil {
 		return nil, err
 	}
-	err = c.run(ctx, h, prepare)
+	err = c.run(ctx, h, false, prepare)
 	if err != nil && h == &c.replica && c.tx == nil && ctx.Err() == nil && c.retryFor(h, err) != core.RetryNone {
 		if again, placed := c.connectPrimary(ctx, c.onPrimary()); placed == nil {
-			err = c.run(ctx, again, prepare)
+			err = c.run(ctx, again, false, prepare)
 		}
 	}
 	if err != nil {

@@ -46,7 +46,7 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		native, err = nativeBegin(ctx, p.native, opts)
 		return err
 	}
-	err = c.run(ctx, h, begin)
+	err = c.run(ctx, h, false, begin)
 	if err != nil && c.mayRetry(ctx, &st) {
 		if retry := c.retryFor(h, err); retry != core.RetryNone {
 			h, err = c.again(ctx, &st, "", h, retry, err, begin)
@@ -68,8 +68,12 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 // Commit commits. When its answer is lost, the error matches ErrCommitUnknown as well as the driver's own.
 func (t *Tx) Commit() error {
 	c := t.c
+	open := c.writes.wrote && !c.cluster.Engine.Broken(t.h.p.native)
 	err := t.native.Commit()
 	c.tx = nil
+	if open && c.lost(t.h, err) {
+		err = lostError(err)
+	}
 	if errors.Is(err, driver.ErrBadConn) {
 		t.h.discard = true
 	}

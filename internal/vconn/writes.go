@@ -90,7 +90,26 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 }
 
 func (c *Conn) nothingSent(err error) bool {
-	return errors.Is(err, driver.ErrBadConn) || c.cluster.Engine.NotSent(err)
+	return !errors.Is(err, errLost) && (errors.Is(err, driver.ErrBadConn) || c.cluster.Engine.NotSent(err))
+}
+
+// changes says whether a statement may change something, or commit what has.
+func changes(st *sqlclass.Statement) bool { return st.MayWrite || st.EndsTx }
+
+var errLost = errors.New("readroute: the connection broke in the middle of a statement")
+
+// lost reports that a driver says of a statement that it was not sent, and yet the connection, which was open before,
+// is closed: it may have been sent.
+func (c *Conn) lost(h *held, err error) bool {
+	return err != nil && c.nothingSent(err) && c.cluster.Engine.Broken(h.p.native)
+}
+
+// lostError is what is said of such a statement. It does not match ErrBadConn: database/sql would run it again.
+func lostError(err error) error {
+	if errors.Is(err, driver.ErrBadConn) {
+		return errLost
+	}
+	return fmt.Errorf("%w: %w", errLost, err)
 }
 
 // followRawTx keeps track of a transaction that is controlled by text.

@@ -1,0 +1,33 @@
+//go:build unix
+
+package postgres
+
+import (
+	"errors"
+	"net"
+	"syscall"
+)
+
+// hungUp reports that the server has closed a connection on which there is nothing left to read. It neither reads nor
+// sends anything.
+func hungUp(conn net.Conn) bool {
+	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
+		conn = wrapped.NetConn()
+	}
+	sc, ok := conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return false
+	}
+	gone := false
+	err = raw.Read(func(fd uintptr) bool {
+		var one [1]byte
+		n, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		gone = err == nil && n == 0 || err != nil && !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EINTR)
+		return true
+	})
+	return err == nil && gone
+}
