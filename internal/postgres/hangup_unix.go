@@ -24,8 +24,8 @@ func hungUp(conn net.Conn) bool {
 	}
 	gone := false
 	err = raw.Read(func(fd uintptr) bool {
-		var one [1]byte
-		n, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		var one [1]byte // the runtime has made the socket non-blocking
+		n, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK)
 		gone = err == nil && n == 0 || err != nil && !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EINTR)
 		return true
 	})
