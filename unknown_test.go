@@ -181,7 +181,7 @@ var unknowns = []unknown{
 	}},
 }
 
-// TestCaptureOfUnknownOutcomes: nobody can say whether the write stands, and it may stand only later. The session reads
+// TestCaptureOfUnknownOutcomes (K2-18): nobody can say whether the write stands, and it may stand only later. The session reads
 // from the primary until a position covers it for certain.
 func TestCaptureOfUnknownOutcomes(t *testing.T) {
 	c := sharedCluster(t)
