@@ -9,23 +9,27 @@ import (
 // Capture is one position read on the primary that serves every write that joined it before it began. It is a future:
 // sessions hold it, and nobody keeps a list of them.
 type Capture struct {
+	order  uint64 // of two captures that anybody may join, the one with the higher order begins later
 	done   chan struct{}
 	result atomic.Pointer[CaptureResult]
 	hurry  func()
 }
+
+// captureOrder counts captures.
+var captureOrder atomic.Uint64
 
 // CaptureResult is what a position read found. Role, identity and position come from one statement.
 type CaptureResult struct {
 	Position Position  // rounded down at a page boundary
 	Reported LSN       // as the server said it
 	Start    Start     // of the server that answered
-	At       time.Time // when the read began
-	Err      error     // the capture was given up: the pool is closed
+	At       time.Time // when its answer had come: whatever is at or below Position was written before
+	Err      error     // the capture was given up
 }
 
 // NewCapture returns a capture that has not begun. hurry asks its owner to run it at once; it must not block.
 func NewCapture(hurry func()) *Capture {
-	return &Capture{done: make(chan struct{}), hurry: hurry}
+	return &Capture{order: captureOrder.Add(1), done: make(chan struct{}), hurry: hurry}
 }
 
 // Complete publishes the result. It must be called once.

@@ -1,6 +1,10 @@
 package core
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
 
 // Kind says which sort of log a position belongs to.
 type Kind uint8
@@ -62,28 +66,30 @@ func (p Position) CoveredBy(replay Position) Coverage {
 // MaxPositions bounds how many positions of different histories are kept for one cluster.
 const MaxPositions = 4
 
-// MergePositions adds p to a set that holds at most one position a history. It never changes its argument and never
-// takes a maximum across histories: until it is known how two histories meet, both are required. When the set is full,
-// ok is false and the set is returned as it was.
+// MergePositions adds p to a set that holds at most one position a history, in the order of the histories. It never
+// changes its argument and never takes a maximum across histories: until it is known how two histories meet, both are
+// required. When the set is full, ok is false and the set is returned as it was.
 func MergePositions(set []Position, p Position) (merged []Position, ok bool) {
 	if p.IsZero() {
 		return set, true
 	}
-	for i, q := range set {
-		if !q.SameHistory(p) {
-			continue
-		}
-		if q.LSN >= p.LSN {
-			return set, true
-		}
-		merged = append([]Position(nil), set...)
+	i, found := slices.BinarySearchFunc(set, p, compareHistories)
+	switch {
+	case found && set[i].LSN >= p.LSN:
+		return set, true
+	case found:
+		merged = slices.Clone(set)
 		merged[i] = p
 		return merged, true
-	}
-	if len(set) >= MaxPositions {
+	case len(set) >= MaxPositions:
 		return set, false
 	}
 	merged = make([]Position, 0, len(set)+1)
-	merged = append(merged, set...)
-	return append(merged, p), true
+	merged = append(merged, set[:i]...)
+	merged = append(merged, p)
+	return append(merged, set[i:]...), true
+}
+
+func compareHistories(p, q Position) int {
+	return cmp.Or(cmp.Compare(p.Kind, q.Kind), cmp.Compare(p.System, q.System), cmp.Compare(p.Timeline, q.Timeline))
 }

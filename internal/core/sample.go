@@ -25,6 +25,8 @@ type Sample struct {
 	// FlushDelay is after how long an asynchronous commit is flushed for certain (3 x wal_writer_delay).
 	FlushDelay time.Duration
 	HasSource  bool // replica: something feeds it
+	// TimelineFloor is a timeline that the position is on or past, for when Position.Timeline is not known.
+	TimelineFloor uint32
 }
 
 // NodeView is one node in a Snapshot.
@@ -40,8 +42,9 @@ type NodeView struct {
 	Err      error // why it is not healthy
 	Failures int   // probes failed in a row
 
-	// Confirmed is the newest sample that began before a primary was seen on ConfirmedTimeline. It lets a replica whose
-	// timeline cannot be read prove a position: no promotion was possible unseen.
+	// Confirmed is the newest sample that was over before a primary was seen on ConfirmedTimeline, which is its
+	// TimelineFloor. It lets a replica whose timeline cannot be read prove a position: it was not left behind on an older
+	// timeline, and no promotion to a newer one was possible unseen.
 	Confirmed         Position
 	ConfirmedTimeline uint32
 	ConfirmedBegan    time.Time
@@ -80,17 +83,17 @@ func (n *NodeView) Proof() (Position, time.Time) {
 }
 
 // Effective lowers a captured position to what the primary has flushed, once a sample of the primary shows that every
-// commit acknowledged before the capture must be flushed by now. The rest of the position is unflushed log of
-// transactions that are still open, which no replica can have.
+// commit below the position must be flushed by now. The rest of the position is unflushed log of transactions that are
+// still open, which no replica can have. A position above all that the primary has written is not lowered: it is lost.
 func (s *Snapshot) Effective(p Position, capturedAt time.Time) Position {
 	if s.Primary < 0 || s.Primary >= len(s.Nodes) || capturedAt.IsZero() {
 		return p
 	}
 	n := &s.Nodes[s.Primary]
-	if n.Role != RolePrimary || !p.SameHistory(n.Sample.Position) || n.Sample.FlushDelay <= 0 {
+	if n.Role != RolePrimary || !p.SameHistory(n.Sample.Position) || n.Sample.FlushDelay <= 0 || p.LSN > n.Sample.Reported {
 		return p
 	}
-	if n.Sample.Flush < p.LSN && n.Sample.Began.Sub(capturedAt) >= n.Sample.FlushDelay {
+	if n.Sample.Flush != 0 && n.Sample.Flush < p.LSN && n.Sample.Began.Sub(capturedAt) >= n.Sample.FlushDelay {
 		p.LSN = n.Sample.Flush
 	}
 	return p

@@ -19,7 +19,7 @@ type Session struct {
 
 type clusterState struct {
 	entry    Entry
-	captured time.Time // when the capture of the newest position began
+	captured time.Time // when the only position was captured; zero when that is not known, or there are several
 	open     int       // writes that have handed out a row and not ended yet
 	pending  []pending
 }
@@ -181,8 +181,20 @@ func (c *clusterState) apply(p pending, r *CaptureResult, now time.Time) Verdict
 		return verdict
 	}
 	c.entry.Positions = merged
-	c.captured = later(c.captured, r.At)
+	c.captured = capturedAt(merged, r, c.captured)
 	return verdict
+}
+
+// capturedAt returns when the only position of a set was captured, after the result r was merged into it. A position that
+// came from elsewhere and is higher was captured at a time that nobody here knows.
+func capturedAt(merged []Position, r *CaptureResult, before time.Time) time.Time {
+	switch {
+	case len(merged) > 1:
+		return time.Time{}
+	case merged[0] == r.Position:
+		return r.At
+	}
+	return before
 }
 
 // judge says what the primary's own position, read after p had arrived, tells of p.
@@ -190,8 +202,8 @@ func judge(p Position, r *CaptureResult) Verdict {
 	switch {
 	case p.Kind != r.Position.Kind || p.System != r.Position.System:
 		return VerdictLost
-	case p.Timeline == r.Position.Timeline && p.LSN > r.Reported:
-		return VerdictLost
+	case p.Timeline <= r.Position.Timeline && p.LSN > r.Reported:
+		return VerdictLost // a timeline that has ended did so before that
 	case p.Timeline < r.Position.Timeline:
 		return VerdictReplaced
 	}
@@ -231,7 +243,11 @@ func (s *Session) Judge(cluster string, now time.Time, positions []Position, cap
 // Require makes the session need what the entry needs as well.
 func (s *Session) Require(e Entry, window time.Duration) {
 	s.update(e.Cluster, func(c clusterState) clusterState {
+		before := c.entry.Positions
 		c.entry = c.entry.Merge(e, window)
+		if !slices.Equal(before, c.entry.Positions) {
+			c.captured = time.Time{}
+		}
 		return c
 	})
 }
@@ -241,8 +257,8 @@ func (c clusterState) add(p pending, now time.Time) clusterState {
 	list := make([]pending, 0, len(c.pending)+1)
 	for _, q := range c.pending {
 		plain := !q.own && len(q.judge) == 0 && !p.own && len(p.judge) == 0
-		if q.capture == p.capture && plain && q.writer == p.writer {
-			return c
+		if plain && q.writer == p.writer && q.capture.order >= p.capture.order {
+			return c // another goroutine of the session was faster: the capture that it waits for begins later
 		}
 		if plain && q.writer == p.writer && q.capture.Result() == nil {
 			continue

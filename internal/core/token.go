@@ -25,7 +25,10 @@ func (e Entry) Merge(o Entry, window time.Duration) Entry {
 	for _, p := range o.Positions {
 		merged, ok := MergePositions(e.Positions, p)
 		if !ok {
-			e.Until = later(e.Until, e.At.Add(window))
+			// No replica shows positions of that many histories: the primary will be asked before one serves this again.
+			if !e.At.IsZero() {
+				e.Until = later(e.Until, e.At.Add(window))
+			}
 			continue
 		}
 		e.Positions = merged

@@ -20,6 +20,8 @@ const (
 	// go on before it is ended.
 	backendPoll     = 20 * time.Millisecond
 	backendPatience = time.Second
+	// backendTries is how often the server may fail to say whether a session is gone before that cannot be found out.
+	backendTries = 3
 	// maxUnknown bounds how many writes of unknown outcome are looked after at once.
 	maxUnknown = 1000
 )
@@ -51,6 +53,7 @@ type unknown struct {
 	backend Backend
 	writer  core.Start
 	until   time.Time // then the session is ended
+	tries   int       // how often the server could not say
 	capture *core.Capture
 }
 
@@ -73,7 +76,7 @@ func (c *Captures) Join() *core.Capture {
 	c.mu.Lock()
 	next := c.next
 	if next == nil {
-		next = core.NewCapture(c.hurry)
+		next = core.NewCapture(func() { c.hurry(next) })
 		if c.closed {
 			next.Complete(core.CaptureResult{Err: ErrClosed, At: time.Now()})
 		} else {
@@ -103,14 +106,15 @@ func (c *Captures) JoinWhenGone(b Backend, writer core.Start) (capture *core.Cap
 	return capture, true
 }
 
-// hurry asks for the capture that has not begun. One that is in flight cannot be hurried.
-func (c *Captures) hurry() {
+// hurry asks for a capture that has not begun. One that is in flight cannot be hurried.
+func (c *Captures) hurry(capture *core.Capture) {
 	c.mu.Lock()
-	if c.next != nil {
-		c.urgent = true
-	}
+	waits := c.next == capture
+	c.urgent = c.urgent || waits
 	c.mu.Unlock()
-	c.signal()
+	if waits {
+		c.signal()
+	}
 }
 
 func (c *Captures) signal() {
@@ -203,7 +207,7 @@ func (c *Captures) serve() error {
 	}
 	c.count++
 	c.m.Observe(c.linked, s)
-	r := core.CaptureResult{Position: s.Position, Reported: s.Reported, Start: s.Start, At: s.Began}
+	r := core.CaptureResult{Position: s.Position, Reported: s.Reported, Start: s.Start, At: s.Ended}
 	for _, w := range c.batch {
 		w.Complete(r)
 	}
@@ -234,7 +238,8 @@ func (c *Captures) hangUp() {
 	}
 }
 
-// lookForUnknown moves the writes whose server sessions are gone into the batch.
+// lookForUnknown moves the writes whose server sessions are gone into the batch. One of which the server does not say
+// it is given up: it must not keep the others from their captures.
 func (c *Captures) lookForUnknown(ctx context.Context) error {
 	c.mu.Lock()
 	list := c.unknown
@@ -242,14 +247,22 @@ func (c *Captures) lookForUnknown(ctx context.Context) error {
 	c.mu.Unlock()
 	var left []unknown
 	var firstErr error
+	asked := false // the one that failed
 	for _, u := range list {
 		gone := false
 		if firstErr == nil {
 			gone, firstErr = c.gone(ctx, u)
 		}
-		if gone {
+		if firstErr != nil && !asked {
+			asked = true
+			u.tries++
+		}
+		switch {
+		case gone:
 			c.batch = append(c.batch, u.capture)
-		} else {
+		case u.tries >= backendTries:
+			u.capture.Complete(core.CaptureResult{Err: fmt.Errorf("look for a server session: %w", firstErr), At: time.Now()})
+		default:
 			left = append(left, u)
 		}
 	}

@@ -36,6 +36,9 @@ func (h *history) add(s core.Sample) {
 		switch {
 		case p.began.Before(last.began):
 			return // an older answer that came late
+		case p.inserted < last.inserted:
+			// The log has gone back, in a crash or to a backup. The points beyond are no part of it any more.
+			h.points = h.points[:0]
 		case p.inserted == last.inserted && p.flushed == last.flushed:
 			// The primary stands still: what it had then is all that it has now.
 			last.began = p.began

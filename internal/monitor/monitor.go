@@ -49,6 +49,7 @@ type Monitor struct {
 	views   []core.NodeView // guarded by mu; copied into every snapshot
 	primary int             // guarded by mu
 	up      bool            // guarded by mu: the primary answered its newest probe
+	claims  int             // guarded by mu: how many nodes call themselves primary
 	closed  bool            // guarded by mu: nothing is published any more
 	waiters waiters         // guarded by mu
 }
@@ -88,13 +89,13 @@ func (m *Monitor) Kick(i int) { m.nodes[i].kick() }
 // Shared records that several servers answer under the name of node i.
 func (m *Monitor) Shared(i int) {
 	m.mu.Lock()
-	was := m.views[i].Shared
-	m.views[i].Shared = true
-	if !was && !m.closed {
+	news := !m.views[i].Shared && !m.closed
+	if news {
+		m.views[i].Shared = true
 		m.publishLocked()
 	}
 	m.mu.Unlock()
-	if !was {
+	if news {
 		m.event(Event{Kind: EventSharedEndpoint, Node: m.cfg.Nodes[i].Name})
 	}
 }
@@ -102,19 +103,18 @@ func (m *Monitor) Shared(i int) {
 // Failed records that a connection to node i failed: it is not healthy until a probe has answered.
 func (m *Monitor) Failed(i int, err error) {
 	m.mu.Lock()
-	v := &m.views[i]
-	was := v.Healthy
-	v.Healthy, v.Err = false, err
-	if i == m.primary {
-		m.up = false
-	}
-	if was && !m.closed {
+	news := m.views[i].Healthy && !m.closed
+	if news {
+		m.views[i].Healthy, m.views[i].Err = false, err
+		if i == m.primary {
+			m.up = false
+		}
 		m.publishLocked()
 		m.waiters.wakeAll() // a role or a health has changed
 	}
 	m.mu.Unlock()
 	m.Kick(i)
-	if was {
+	if news {
 		m.event(Event{Kind: EventDown, Node: m.cfg.Nodes[i].Name, Err: err})
 	}
 }
@@ -196,10 +196,16 @@ func (m *Monitor) measureLocked(i int, prev core.Sample) {
 		v.Lag, v.LagKnown, v.LagBytes, v.Behind = 0, false, 0, 0
 		return
 	}
-	v.Lag, v.LagKnown, v.Behind = m.history.lag(replayed, s.Began, s.Ended)
+	newest, ok := m.history.newest()
+	ended := s.Ended
+	if !m.up && ok {
+		// What the primary has done since it went silent is not known: the replica is held to what was seen of it last.
+		ended = newest.began
+	}
+	v.Lag, v.LagKnown, v.Behind = m.history.lag(replayed, s.Began, ended)
 	v.LagBytes = 0
-	if p, ok := m.history.newest(); ok && p.inserted > replayed {
-		v.LagBytes = uint64(p.inserted - replayed)
+	if ok && newest.inserted > replayed {
+		v.LagBytes = uint64(newest.inserted - replayed)
 	}
 	if prev.Start == s.Start {
 		if d, ok := m.history.passed(prev.Position.LSN, replayed, prev.Began); ok {
@@ -230,7 +236,7 @@ func (m *Monitor) rememberLocked(s core.Sample) {
 func (m *Monitor) confirmLocked(primary core.Sample) {
 	for i := range m.views {
 		v := &m.views[i]
-		if v.Role != core.RoleReplica || v.Sample.Position.Timeline != 0 ||
+		if v.Role != core.RoleReplica || v.Sample.Position.Timeline != 0 || v.Sample.TimelineFloor != primary.Position.Timeline ||
 			v.Sample.Position.System != primary.Position.System || !primary.Began.After(v.Sample.Ended) {
 			continue
 		}
@@ -239,7 +245,8 @@ func (m *Monitor) confirmLocked(primary core.Sample) {
 }
 
 // electLocked finds the primary among the nodes that say that they are it. The higher timeline wins; the one that was
-// the primary keeps a tie.
+// the primary keeps a tie. A node on an older timeline than the last primary's is the primary of before a failover, and
+// not elected again because the new one is silent.
 func (m *Monitor) electLocked() []Event {
 	best, claims := -1, 0
 	for i := range m.views {
@@ -248,7 +255,8 @@ func (m *Monitor) electLocked() []Event {
 			continue
 		}
 		claims++
-		switch {
+		switch p := v.Sample.Position; {
+		case i != m.primary && p.System == m.history.system && p.Timeline < m.history.timeline:
 		case best < 0, v.Sample.Position.Timeline > m.views[best].Sample.Position.Timeline:
 			best = i
 		case v.Sample.Position.Timeline == m.views[best].Sample.Position.Timeline && i == m.primary:
@@ -256,12 +264,10 @@ func (m *Monitor) electLocked() []Event {
 		}
 	}
 	var events []Event
-	if claims > 1 && m.nodes[best].claims != claims {
+	if claims > 1 && best >= 0 && m.claims != claims {
 		events = append(events, Event{Kind: EventTwoPrimaries, Node: m.views[best].Name})
 	}
-	for i := range m.nodes {
-		m.nodes[i].claims = claims
-	}
+	m.claims = claims
 	if best < 0 || best == m.primary {
 		return events
 	}

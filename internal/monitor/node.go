@@ -31,8 +31,8 @@ type node struct {
 	progress atomic.Bool   // a waiter has been served since the last probe
 
 	anchor      core.Sample // guarded by m.mu: where the measurement of the replay rate began
-	claims      int         // guarded by m.mu: how many nodes called themselves primary
 	sourceless  int         // guarded by m.mu: samples in a row without a source
+	lostSource  time.Time   // guarded by m.mu: when the first of them began
 	waitedSince time.Time   // owned by run: since when somebody waits without a break
 }
 
@@ -168,12 +168,16 @@ func (n *node) rate(v *core.NodeView) {
 }
 
 // stopped reports that nothing feeds the replica although the primary is up. One sample is not enough: a receiver that
-// restarts is away for a moment, and a replica that moves is fed by something. m.mu is held.
+// restarts is away for a moment, however often it is asked meanwhile, and a replica that moves is fed by something.
+// m.mu is held.
 func (n *node) stopped(v *core.NodeView, prev core.Sample, primaryUp bool) bool {
 	if v.Sample.HasSource || !primaryUp || v.Sample.Position != prev.Position {
 		n.sourceless = 0
 		return false
 	}
+	if n.sourceless == 0 {
+		n.lostSource = v.Sample.Began
+	}
 	n.sourceless++
-	return n.sourceless > 2
+	return n.sourceless > 2 && v.Sample.Began.Sub(n.lostSource) >= n.m.cfg.Interval
 }

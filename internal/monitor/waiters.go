@@ -68,6 +68,14 @@ func (w *waiters) wake(i int, replayed core.LSN) int {
 	return woken
 }
 
+// any reports whether somebody at or below place root of the heap waits for node i to replay at most lsn.
+func (w waiters) any(root, i int, lsn core.LSN) bool {
+	if root >= len(w) || w[root].target > lsn {
+		return false
+	}
+	return w[root].nodes&(1<<i) != 0 || w.any(2*root+1, i, lsn) || w.any(2*root+2, i, lsn)
+}
+
 // wakeLocked lets go of whoever the replicas can serve now. A replica whose timeline is not known proves a position only
 // once the primary has been seen after it: the primary is asked at once when somebody waits for just that.
 func (m *Monitor) wakeLocked() {
@@ -79,7 +87,7 @@ func (m *Monitor) wakeLocked() {
 		if m.waiters.wake(i, provenLSN(v)) > 0 {
 			m.nodes[i].progress.Store(true)
 		}
-		if len(m.waiters) > 0 && m.waiters[0].target <= v.Sample.Position.LSN && v.Sample.Position.Timeline == 0 {
+		if v.Sample.Position.Timeline == 0 && v.Sample.TimelineFloor == m.history.timeline && m.waiters.any(0, i, v.Sample.Position.LSN) {
 			m.nodes[m.primary].kick()
 		}
 	}

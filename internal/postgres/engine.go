@@ -3,6 +3,7 @@
 package postgres
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -22,14 +23,16 @@ type Engine struct{}
 // and never NULL. pg_is_in_recovery is read once: OFFSET 0 keeps the subquery apart. After a promotion the replay
 // position freezes and does not become NULL, so only the role says which function counts. The insert position is right
 // for a capture, and pg_current_wal_lsn is not: with synchronous_commit off it is behind a commit that has been
-// acknowledged. received_tli is NULL for a role without pg_read_all_stats; the process id tells every role that there
+// acknowledged. received_tli is NULL for a role without pg_read_all_stats; such a role reads from the control file, which
+// lags, a timeline that the standby has certainly reached (marked with a +). The process id tells every role that there
 // is a receiver.
 const probeSQL = `SELECT r.rec::text,
  (SELECT system_identifier::text FROM pg_control_system()),
  (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint::text,
  coalesce(CASE WHEN r.rec THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END::text, ''),
  coalesce(CASE WHEN r.rec THEN NULL ELSE pg_current_wal_flush_lsn() END::text, ''),
- coalesce(CASE WHEN r.rec THEN (SELECT received_tli::text FROM pg_stat_get_wal_receiver())
+ coalesce(CASE WHEN r.rec THEN coalesce((SELECT received_tli::text FROM pg_stat_get_wal_receiver()),
+   (SELECT greatest(c.timeline_id, m.min_recovery_end_timeline)::text || '+' FROM pg_control_checkpoint() c, pg_control_recovery() m))
   ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END, ''),
  CASE WHEN r.rec THEN (SELECT count(w.pid)::text FROM pg_stat_get_wal_receiver() w) ELSE '0' END,
  current_setting('wal_block_size'),
@@ -49,19 +52,28 @@ func (Engine) ParseProbe(row []string) (core.Sample, error) {
 		return core.Sample{}, fmt.Errorf("read the server's position: %d columns instead of %d", len(row), probeColumns)
 	}
 	p := parser{row: row}
-	s := core.Sample{Role: core.RolePrimary}
-	replica := strings.HasPrefix(row[0], "t")
-	if replica {
+	var s core.Sample
+	switch row[0] {
+	case "true", "t":
 		s.Role = core.RoleReplica
+	case "false", "f":
+		s.Role = core.RolePrimary
+	default:
+		return core.Sample{}, fmt.Errorf("read the server's position: column 1 is %q, neither true nor false", row[0])
 	}
+	replica := s.Role == core.RoleReplica
 	s.Start = core.Start{System: p.number(1, 10), At: int64(p.number(2, 10))}
 	s.Reported = p.lsn(3)
 	s.Flush = p.lsn(4)
-	base := 16 // the first part of a WAL file name
-	if replica {
-		base = 10
+	var timeline uint32
+	switch floor, lowerBound := strings.CutSuffix(row[5], "+"); {
+	case !replica:
+		timeline = p.timeline(row[5], 16) // the first part of a WAL file name
+	case lowerBound:
+		s.TimelineFloor = p.timeline(floor, 10)
+	case row[5] != "":
+		timeline = p.timeline(row[5], 10)
 	}
-	timeline := uint32(p.optional(5, base))
 	s.HasSource = row[6] != "0"
 	block, segment := p.number(7, 10), p.number(8, 10)
 	s.FlushDelay = 3 * time.Duration(p.number(9, 10)) * time.Microsecond
@@ -71,6 +83,9 @@ func (Engine) ParseProbe(row []string) (core.Sample, error) {
 	lsn := s.Reported
 	if !replica {
 		lsn = lsn.RoundDown(block, segment)
+	}
+	if !replica && s.Flush == 0 {
+		return core.Sample{}, errors.New("read the server's position: a primary without one")
 	}
 	if s.Reported != 0 {
 		s.Position = core.Position{Kind: core.KindPostgres, System: s.Start.System, Timeline: timeline, LSN: lsn}
@@ -91,11 +106,15 @@ func (p *parser) number(i, base int) uint64 {
 	return v
 }
 
-func (p *parser) optional(i, base int) uint64 {
-	if p.row[i] == "" {
-		return 0
+func (p *parser) timeline(text string, base int) uint32 {
+	v, err := strconv.ParseUint(text, base, 32)
+	if err == nil && v == 0 {
+		err = strconv.ErrRange
 	}
-	return p.number(i, base)
+	if err != nil && p.err == nil {
+		p.err = fmt.Errorf("read the server's position: timeline %q: %w", text, err)
+	}
+	return uint32(v)
 }
 
 func (p *parser) lsn(i int) core.LSN {

@@ -64,7 +64,7 @@ func (Engine) Retry(err error) core.Retry {
 	case "25006", // read_only_sql_transaction
 		"0A000": // feature_not_supported: an unlogged table, a serializable transaction
 		return core.RetryRefused
-	case "42P01", "42703", "42883", "42704": // undefined table, column, function, object
+	case "42P01", "42703", "42883", "42704", "3F000": // undefined table, column, function, object, schema
 		return core.RetrySchema
 	case "40001", "40P01": // replay cancels what stands in its way with these
 		if ended(pg) {

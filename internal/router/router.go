@@ -247,7 +247,12 @@ func (r *Router) wait(ctx context.Context, session *core.Session, in *core.Input
 		session.Judge(r.cfg.Cluster, in.Now, in.Need.Positions, c, r.cfg.Strategy.Window)
 		r.waitCapture(ctx, c)
 	case core.WaitReplica:
-		err := r.Monitor.Wait(ctx, d.Nodes, in.Need.Positions, in.Budget)
+		s := r.Monitor.Snapshot()
+		required := make([]core.Position, len(in.Need.Positions))
+		for i, p := range in.Need.Positions {
+			required[i] = s.Effective(p, in.Need.CapturedAt)
+		}
+		err := r.Monitor.Wait(ctx, d.Nodes, required, in.Budget)
 		in.Waited = !errors.Is(err, monitor.ErrTooManyWaiters)
 		return err == nil
 	case core.GoPrimary, core.GoReplica, core.Refuse:
