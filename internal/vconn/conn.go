@@ -329,6 +329,9 @@ func (c *Conn) run(ctx context.Context, h *held, changes bool, op func(*physical
 			}
 			return err
 		}
+		if ctx.Err() != nil && !c.cluster.Engine.Broken(h.p.native) {
+			return notSent{ctx.Err()} // nothing is wrong with the connection
+		}
 		h.discard = true
 		if h.ran || h.fresh {
 			return err

@@ -90,8 +90,17 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 }
 
 func (c *Conn) nothingSent(err error) bool {
-	return !errors.Is(err, errLost) && (errors.Is(err, driver.ErrBadConn) || c.cluster.Engine.NotSent(err))
+	if errors.Is(err, errLost) {
+		return false
+	}
+	var not notSent
+	return errors.Is(err, driver.ErrBadConn) || errors.As(err, &not) || c.cluster.Engine.NotSent(err)
 }
+
+// notSent is why a statement was not sent at all: its context had ended.
+type notSent struct{ error }
+
+func (e notSent) Unwrap() error { return e.error }
 
 // changes says whether a statement may change something, or commit what has.
 func changes(st *sqlclass.Statement) bool { return st.MayWrite || st.EndsTx }
