@@ -162,10 +162,10 @@ func (r *tokenReader) entry() core.Entry {
 		if r.problem != "" {
 			break
 		}
-		e.Positions = append(e.Positions, p)
-	}
-	if len(e.Positions) > core.MaxPositions {
-		r.fail("too many positions of one cluster")
+		var ok bool
+		if e.Positions, ok = core.MergePositions(e.Positions, p); !ok {
+			r.fail("too many positions of one cluster")
+		}
 	}
 	return e
 }

@@ -197,7 +197,7 @@ func FuzzDecide(f *testing.F) {
 func TestDecideProperties(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	data := make([]byte, 200)
-	for range 100_000 {
+	for range 30_000 {
 		for i := range data {
 			data[i] = byte(r.Uint32())
 		}

@@ -1,0 +1,383 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/readroute/readroute/internal/core"
+)
+
+const (
+	cluster = "main"
+	window  = 15 * time.Second
+)
+
+var (
+	startA = core.Start{System: 7, At: 1}
+	startB = core.Start{System: 7, At: 2}
+)
+
+func clock() time.Time { return fixtureNow }
+
+func at(timeline uint32, lsn core.LSN) core.Position {
+	return core.Position{Kind: core.KindPostgres, System: 7, Timeline: timeline, LSN: lsn}
+}
+
+// answer is what a server on its timeline says at a position.
+func answer(start core.Start, p core.Position) core.CaptureResult {
+	return core.CaptureResult{Position: p, Reported: p.LSN, Start: start, At: fixtureNow.Add(time.Millisecond)}
+}
+
+// view takes in what has finished and wants the verdict.
+func view(t testing.TB, s *core.Session, verdict core.Verdict) core.Need {
+	t.Helper()
+	need, got := s.View(cluster, clock)
+	require.Equal(t, verdict, got)
+	return need
+}
+
+func TestSessionZero(t *testing.T) {
+	var s core.Session
+	require.Equal(t, core.Need{}, view(t, &s, core.VerdictNone))
+	token, err := s.Token(t.Context(), clock, window)
+	require.NoError(t, err)
+	require.True(t, token.IsZero())
+}
+
+func TestSessionTakesInItsCapture(t *testing.T) {
+	var s core.Session
+	c := core.NewCapture(nil)
+	s.Wrote(cluster, fixtureNow, startA, c, false, window)
+	need := view(t, &s, core.VerdictNone)
+	require.Same(t, c, need.Pending)
+	require.Equal(t, fixtureNow, need.LastWrite)
+	require.Empty(t, need.Positions)
+
+	c.Complete(answer(startA, at(1, 100)))
+	need = view(t, &s, core.VerdictNone)
+	require.Nil(t, need.Pending)
+	require.Equal(t, []core.Position{at(1, 100)}, need.Positions)
+	require.Equal(t, fixtureNow.Add(time.Millisecond), need.CapturedAt)
+	require.True(t, need.Until.IsZero())
+
+	other, _ := s.View("other", clock)
+	require.Equal(t, core.Need{}, other, "clusters know nothing of each other")
+}
+
+// TestSessionVerdicts completes one capture in every way.
+func TestSessionVerdicts(t *testing.T) {
+	sticky := fixtureNow.Add(window)
+	for name, c := range map[string]struct {
+		result    core.CaptureResult
+		verdict   core.Verdict
+		positions []core.Position
+		until     time.Time
+	}{
+		"covered":        {result: answer(startA, at(1, 100)), positions: []core.Position{at(1, 100)}},
+		"another server": {result: answer(startB, at(1, 100)), verdict: core.VerdictForeign, until: sticky},
+		"given up":       {result: core.CaptureResult{Err: errors.New("closed")}, until: sticky},
+		"no position":    {result: core.CaptureResult{Start: startA}, until: sticky},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s core.Session
+			capture := core.NewCapture(nil)
+			s.Wrote(cluster, fixtureNow, startA, capture, false, window)
+			capture.Complete(c.result)
+			need := view(t, &s, c.verdict)
+			require.Equal(t, c.positions, need.Positions)
+			require.Equal(t, c.until, need.Until)
+			require.Nil(t, need.Pending)
+			require.Equal(t, need, view(t, &s, core.VerdictNone), "a verdict is told once")
+		})
+	}
+}
+
+// TestSessionJudge has the primary judge a position that came from elsewhere.
+func TestSessionJudge(t *testing.T) {
+	for name, c := range map[string]struct {
+		position core.Position
+		answer   core.CaptureResult
+		verdict  core.Verdict
+		after    []core.Position
+		until    bool
+	}{
+		"stands":          {at(1, 100), answer(startA, at(1, 100)), core.VerdictNone, []core.Position{at(1, 100)}, false},
+		"from the future": {at(1, 101), answer(startA, at(1, 100)), core.VerdictLost, []core.Position{at(1, 100)}, false},
+		"rounded down": {
+			at(1, 8192), core.CaptureResult{Position: at(1, 8192), Reported: 8216, Start: startA},
+			core.VerdictNone,
+			[]core.Position{at(1, 8192)},
+			false,
+		},
+		"timeline ended, below":  {at(1, 90), answer(startA, at(2, 100)), core.VerdictReplaced, []core.Position{at(2, 100)}, false},
+		"timeline ended, beyond": {at(1, 101), answer(startA, at(2, 100)), core.VerdictLost, []core.Position{at(2, 100)}, false},
+		"newer timeline":         {at(3, 100), answer(startA, at(2, 200)), core.VerdictNone, []core.Position{at(3, 100)}, false},
+		"other system": {
+			core.Position{Kind: core.KindPostgres, System: 8, Timeline: 1, LSN: 1}, answer(startA, at(1, 100)),
+			core.VerdictLost,
+			[]core.Position{at(1, 100)},
+			false,
+		},
+		"given up": {at(1, 101), core.CaptureResult{Err: errors.New("closed")}, core.VerdictNone, []core.Position{at(1, 101)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s core.Session
+			s.Require(core.Entry{Cluster: cluster, Positions: []core.Position{c.position}}, window)
+			capture := core.NewCapture(nil)
+			s.Judge(cluster, fixtureNow, []core.Position{c.position}, capture, window)
+			require.Same(t, capture, view(t, &s, core.VerdictNone).Pending)
+			capture.Complete(c.answer)
+			need := view(t, &s, c.verdict)
+			require.Equal(t, c.after, need.Positions)
+			require.Equal(t, c.until, !need.Until.IsZero())
+			view(t, &s, core.VerdictNone)
+		})
+	}
+}
+
+// TestSessionJudgeIsCompareAndSwap: only the very position that was judged is reset.
+func TestSessionJudgeIsCompareAndSwap(t *testing.T) {
+	var s core.Session
+	s.Require(core.Entry{Cluster: cluster, Positions: []core.Position{at(1, 500)}}, window)
+	capture := core.NewCapture(nil)
+	s.Judge(cluster, fixtureNow, []core.Position{at(1, 500)}, capture, window)
+	s.Require(core.Entry{Cluster: cluster, Positions: []core.Position{at(1, 600)}}, window)
+	capture.Complete(answer(startA, at(1, 100)))
+	require.Equal(t, []core.Position{at(1, 600)}, view(t, &s, core.VerdictNone).Positions)
+}
+
+func TestSessionLaterCaptureStandsIn(t *testing.T) {
+	var s core.Session
+	first, second := core.NewCapture(nil), core.NewCapture(nil)
+	s.Wrote(cluster, fixtureNow, startA, first, false, window)
+	s.Wrote(cluster, fixtureNow, startA, first, false, window)
+	s.Wrote(cluster, fixtureNow, startA, second, false, window)
+	require.Same(t, second, view(t, &s, core.VerdictNone).Pending)
+	first.Complete(answer(startA, at(1, 100)))
+	require.Same(t, second, view(t, &s, core.VerdictNone).Pending, "the first one says too little")
+	second.Complete(answer(startA, at(1, 200)))
+	need := view(t, &s, core.VerdictNone)
+	require.Nil(t, need.Pending)
+	require.Equal(t, []core.Position{at(1, 200)}, need.Positions)
+}
+
+// TestSessionEarlierCaptureDoesNotStandIn: two goroutines of a session write. The one whose write ended first is the last
+// one to say so; its capture begins too early for the other's write.
+func TestSessionEarlierCaptureDoesNotStandIn(t *testing.T) {
+	var s core.Session
+	first, second := core.NewCapture(nil), core.NewCapture(nil)
+	s.Wrote(cluster, fixtureNow, startA, second, false, window)
+	s.Wrote(cluster, fixtureNow, startA, first, false, window)
+	first.Complete(answer(startA, at(1, 100)))
+	require.Same(t, second, view(t, &s, core.VerdictNone).Pending)
+	second.Complete(answer(startA, at(1, 200)))
+	require.Equal(t, []core.Position{at(1, 200)}, view(t, &s, core.VerdictNone).Positions)
+}
+
+// TestSessionUnknownOutcomes: nothing stands in for the capture of a write whose outcome is unknown, and nothing for a
+// write on another server.
+func TestSessionUnknownOutcomes(t *testing.T) {
+	var s core.Session
+	own, later, elsewhere := core.NewCapture(nil), core.NewCapture(nil), core.NewCapture(nil)
+	s.Wrote(cluster, fixtureNow, startA, own, true, window)
+	s.Wrote(cluster, fixtureNow, startA, later, false, window)
+	s.Wrote(cluster, fixtureNow, startB, elsewhere, false, window)
+	later.Complete(answer(startA, at(1, 100)))
+	require.Same(t, own, view(t, &s, core.VerdictNone).Pending)
+	own.Complete(answer(startA, at(1, 300)))
+	need := view(t, &s, core.VerdictNone)
+	require.Same(t, elsewhere, need.Pending)
+	require.Equal(t, []core.Position{at(1, 300)}, need.Positions)
+	elsewhere.Complete(answer(startB, at(2, 50)))
+	need = view(t, &s, core.VerdictNone)
+	require.Nil(t, need.Pending)
+	require.Equal(t, []core.Position{at(1, 300), at(2, 50)}, need.Positions, "neither replaces the other")
+	require.True(t, need.CapturedAt.IsZero(), "one time does not speak for two positions")
+}
+
+// TestSessionPendingOverflow: a session does not keep more captures than it may, and forgets none in silence.
+func TestSessionPendingOverflow(t *testing.T) {
+	var s core.Session
+	for range 16 {
+		s.Wrote(cluster, fixtureNow, startA, core.NewCapture(nil), true, window)
+	}
+	require.True(t, view(t, &s, core.VerdictNone).Until.IsZero())
+	s.Wrote(cluster, fixtureNow, startA, core.NewCapture(nil), true, window)
+	require.Equal(t, fixtureNow.Add(window), view(t, &s, core.VerdictNone).Until)
+}
+
+// TestSessionForeignPositionKeepsItsOwnTime: the time of this session's capture says nothing of when a merged position was
+// captured, so the merged one must not be lowered by it.
+func TestSessionForeignPositionKeepsItsOwnTime(t *testing.T) {
+	var s core.Session
+	capture := core.NewCapture(nil)
+	s.Wrote(cluster, fixtureNow, startA, capture, false, window)
+	capture.Complete(answer(startA, at(1, 100)))
+	require.False(t, view(t, &s, core.VerdictNone).CapturedAt.IsZero())
+
+	s.Require(core.Entry{Cluster: cluster, Positions: []core.Position{at(1, 90)}}, window)
+	require.False(t, view(t, &s, core.VerdictNone).CapturedAt.IsZero(), "an older one changes nothing")
+
+	s.Require(core.Entry{Cluster: cluster, Positions: []core.Position{at(1, 110)}}, window)
+	require.True(t, view(t, &s, core.VerdictNone).CapturedAt.IsZero())
+
+	late := core.NewCapture(nil)
+	s.Wrote(cluster, fixtureNow, startA, late, false, window)
+	late.Complete(answer(startA, at(1, 105)))
+	need := view(t, &s, core.VerdictNone)
+	require.Equal(t, []core.Position{at(1, 110)}, need.Positions)
+	require.True(t, need.CapturedAt.IsZero())
+
+	above := core.NewCapture(nil)
+	s.Wrote(cluster, fixtureNow, startA, above, false, window)
+	above.Complete(answer(startA, at(1, 110)))
+	require.Equal(t, fixtureNow.Add(time.Millisecond), view(t, &s, core.VerdictNone).CapturedAt)
+}
+
+func TestSessionOpenWrites(t *testing.T) {
+	var s core.Session
+	s.Open(cluster)
+	s.Open(cluster)
+	require.True(t, view(t, &s, core.VerdictNone).Open)
+	token, err := s.Token(t.Context(), clock, window)
+	require.ErrorIs(t, err, core.ErrWriteOpen)
+	require.Equal(t, fixtureNow.Add(window), token.Entries()[0].Until, "safe all the same")
+	s.Close(cluster)
+	require.True(t, view(t, &s, core.VerdictNone).Open)
+	s.Close(cluster)
+	require.False(t, view(t, &s, core.VerdictNone).Open)
+	_, err = s.Token(t.Context(), clock, window)
+	require.NoError(t, err)
+}
+
+func TestSessionUnprovable(t *testing.T) {
+	var s core.Session
+	s.Unprovable(cluster, fixtureNow, fixtureNow.Add(time.Minute))
+	s.Unprovable(cluster, fixtureNow.Add(-time.Hour), fixtureNow)
+	need := view(t, &s, core.VerdictNone)
+	require.Equal(t, fixtureNow, need.LastWrite)
+	require.Equal(t, fixtureNow.Add(time.Minute), need.Until)
+}
+
+func TestSessionToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hurried atomic.Int32
+		var s core.Session
+		capture := core.NewCapture(func() { hurried.Add(1) })
+		s.Wrote(cluster, time.Now(), startA, capture, false, window)
+		s.Require(core.Entry{Cluster: "before", Positions: []core.Position{at(1, 5)}}, window)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		token, err := s.Token(ctx, time.Now, window)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, int32(1), hurried.Load(), "a token is not had by waiting for the capture's own time")
+		require.Len(t, token.Entries(), 2)
+		require.Equal(t, "before", token.Entries()[0].Cluster)
+		require.Equal(t, time.Now().Add(window), token.Entries()[1].Until)
+
+		go func() {
+			time.Sleep(time.Minute)
+			capture.Complete(core.CaptureResult{Position: at(1, 100), Reported: 100, Start: startA, At: time.Now()})
+		}()
+		token, err = s.Token(t.Context(), time.Now, window)
+		require.NoError(t, err)
+		require.Equal(t, []core.Position{at(1, 100)}, token.Entries()[1].Positions)
+		require.True(t, token.Entries()[1].Until.IsZero(), "what a failed call said does not stick to the session")
+
+		given := core.NewCapture(nil)
+		s.Wrote(cluster, time.Now(), startA, given, false, window)
+		given.Complete(core.CaptureResult{Err: errors.New("closed")})
+		token, err = s.Token(t.Context(), time.Now, window)
+		require.NoError(t, err)
+		require.Equal(t, time.Now().Add(window), token.Entries()[1].Until)
+	})
+}
+
+// TestSessionOnlyMovesForward drives a session from many goroutines, each of which checks that what it has seen, and what
+// it has written, is required for ever after.
+func TestSessionOnlyMovesForward(t *testing.T) {
+	var s core.Session
+	var log atomic.Uint64
+	var wg sync.WaitGroup
+	verdicts := atomic.Int32{}
+	for i := range 8 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(i), 1))
+			var seen core.LSN
+			required := func() core.LSN {
+				need, v := s.View(cluster, time.Now)
+				if v != core.VerdictNone {
+					verdicts.Add(1)
+				}
+				if len(need.Positions) == 0 {
+					return 0
+				}
+				return need.Positions[0].LSN
+			}
+			for range 300 {
+				switch r.IntN(4) {
+				case 0:
+					write := core.LSN(log.Add(1))
+					capture := core.NewCapture(nil)
+					s.Wrote(cluster, time.Now(), startA, capture, r.IntN(2) == 0, window)
+					capture.Complete(core.CaptureResult{Position: at(1, write), Reported: write, Start: startA, At: time.Now()})
+					if got := required(); got < write {
+						t.Errorf("wrote %d, required is %d", write, got)
+					}
+				case 1:
+					s.Open(cluster)
+					if need, _ := s.View(cluster, time.Now); !need.Open {
+						t.Error("an open write is not seen")
+					}
+					s.Close(cluster)
+				case 2:
+					token := core.NewToken(window, core.Entry{Cluster: cluster, Positions: []core.Position{at(1, core.LSN(log.Load()))}})
+					s.Merge(token, window)
+				}
+				if got := required(); got < seen {
+					t.Errorf("required was %d and is %d", seen, got)
+				} else {
+					seen = got
+				}
+			}
+		})
+	}
+	wg.Wait()
+	need, _ := s.View(cluster, time.Now)
+	require.Nil(t, need.Pending)
+	require.False(t, need.Open)
+	require.Len(t, need.Positions, 1)
+	require.Equal(t, core.LSN(log.Load()), need.Positions[0].LSN)
+	require.Zero(t, verdicts.Load())
+}
+
+// TestSessionVerdictIsToldOnce has many readers take in one lost position.
+func TestSessionVerdictIsToldOnce(t *testing.T) {
+	for range 200 {
+		var s core.Session
+		s.Require(core.Entry{Cluster: cluster, Positions: []core.Position{at(1, 500)}}, window)
+		capture := core.NewCapture(nil)
+		s.Judge(cluster, fixtureNow, []core.Position{at(1, 500)}, capture, window)
+		capture.Complete(answer(startA, at(1, 100)))
+		var told atomic.Int32
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				if _, v := s.View(cluster, clock); v == core.VerdictLost {
+					told.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		require.Equal(t, int32(1), told.Load())
+	}
+}
