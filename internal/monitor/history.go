@@ -1,6 +1,8 @@
 package monitor
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"github.com/readroute/readroute/internal/core"
@@ -54,16 +56,18 @@ func (h *history) add(s core.Sample) {
 	h.points = append(h.points, p)
 }
 
-// thin drops every second point of the older half: what is long ago need not be known so exactly.
+// thin drops the point without which the gap is the smallest for its age: what is long ago need not be known so exactly.
+// So the points reach back as far as the history does, a few per cent of their age apart.
 func (h *history) thin() {
-	half := len(h.points) / 2
-	kept := h.points[:0]
-	for i, p := range h.points {
-		if i >= half || i%2 == 0 {
-			kept = append(kept, p)
+	now := h.points[len(h.points)-1].ended
+	drop, least := 1, math.Inf(1)
+	for i := 1; i < len(h.points)-1; i++ {
+		before := h.points[i-1].ended
+		if gap := float64(h.points[i+1].ended.Sub(before)) / float64(now.Sub(before)); gap < least {
+			drop, least = i, gap
 		}
 	}
-	h.points = kept
+	h.points = slices.Delete(h.points, drop, drop+1)
 }
 
 // newest returns the last point.
