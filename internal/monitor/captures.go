@@ -22,6 +22,8 @@ const (
 	backendPatience = time.Second
 	// backendTries is how often the server may fail to say whether a session is gone before that cannot be found out.
 	backendTries = 3
+	// backendBatch is how many are looked for between two captures, so that captures go on while there are many.
+	backendBatch = 16
 	// maxUnknown bounds how many writes of unknown outcome are looked after at once.
 	maxUnknown = 1000
 )
@@ -38,14 +40,15 @@ type Captures struct {
 	mu      sync.Mutex
 	next    *core.Capture // guarded by mu: joined and not begun; nil when nobody has joined
 	urgent  bool          // guarded by mu: somebody waits for next
-	unknown []unknown     // guarded by mu
+	unknown []unknown     // guarded by mu; the one that was looked for last is at the end
+	looking int           // guarded by mu: how many are out of unknown while they are looked for
 	closed  bool          // guarded by mu
 
 	// Owned by run:
 	link   Link
 	linked int // the node that link leads to
 	batch  []*core.Capture
-	count  uint64
+	looked time.Time // when unknown writes were looked for
 }
 
 // unknown is a write whose outcome is unknown until its server session is gone.
@@ -96,7 +99,7 @@ func (c *Captures) JoinWhenGone(b Backend, writer core.Start) (capture *core.Cap
 	}
 	capture = core.NewCapture(nil)
 	c.mu.Lock()
-	if c.closed || len(c.unknown) >= maxUnknown {
+	if c.closed || len(c.unknown)+c.looking >= maxUnknown {
 		c.mu.Unlock()
 		return nil, false
 	}
@@ -182,9 +185,12 @@ func (c *Captures) serve() error {
 	if err := c.dial(ctx); err != nil {
 		return err
 	}
-	if err := c.lookForUnknown(ctx); err != nil {
-		c.hangUp()
-		return err
+	if time.Since(c.looked) >= backendPoll/2 {
+		c.looked = time.Now()
+		if err := c.lookForUnknown(ctx); err != nil {
+			c.hangUp()
+			return err
+		}
 	}
 	c.mu.Lock()
 	if c.next != nil {
@@ -205,7 +211,6 @@ func (c *Captures) serve() error {
 		c.m.Kick(c.linked)
 		return err
 	}
-	c.count++
 	c.m.Observe(c.linked, s)
 	r := core.CaptureResult{Position: s.Position, Reported: s.Reported, Start: s.Start, At: s.Ended}
 	for _, w := range c.batch {
@@ -242,8 +247,9 @@ func (c *Captures) hangUp() {
 // it is given up: it must not keep the others from their captures.
 func (c *Captures) lookForUnknown(ctx context.Context) error {
 	c.mu.Lock()
-	list := c.unknown
-	c.unknown = nil
+	c.looking = min(len(c.unknown), backendBatch)
+	list := c.unknown[:c.looking]
+	c.unknown = c.unknown[c.looking:]
 	c.mu.Unlock()
 	var left []unknown
 	var firstErr error
@@ -267,7 +273,7 @@ func (c *Captures) lookForUnknown(ctx context.Context) error {
 		}
 	}
 	c.mu.Lock()
-	c.unknown = append(left, c.unknown...)
+	c.unknown, c.looking = append(c.unknown, left...), 0
 	c.mu.Unlock()
 	return firstErr
 }
