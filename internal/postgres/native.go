@@ -22,7 +22,7 @@ type pgxConn interface {
 // statement behind; with another driver, a query without arguments.
 func (Engine) Link(conn driver.Conn) monitor.Link {
 	if c, ok := conn.(pgxConn); ok {
-		return PgxLink{c.Conn()}
+		return stdlibLink{PgxLink{c.Conn()}, conn}
 	}
 	return driverLink{conn}
 }
@@ -90,6 +90,16 @@ func (l PgxLink) Close() error {
 	defer cancel()
 	return l.Conn.Close(ctx)
 }
+
+// stdlibLink asks on the pgx connection under a database/sql connection, and closes the latter: it may belong to a
+// pgxpool.Pool that waits for it.
+type stdlibLink struct {
+	PgxLink
+	conn driver.Conn
+}
+
+// Close implements monitor.Link.
+func (l stdlibLink) Close() error { return l.conn.Close() }
 
 // driverLink asks on a connection of any driver.
 type driverLink struct {
