@@ -1,0 +1,50 @@
+//go:build unix
+
+package postgres
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pgx reads in the background when a write has been slow, and goes on reading when the connection is idle again.
+func TestHungUpDoesNotWaitForAReader(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	conn, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	server, err := l.Accept()
+	require.NoError(t, err)
+
+	reading := make(chan error)
+	go func() {
+		var b [1]byte
+		_, err := conn.Read(b[:]) // takes the first byte, which says that it is there
+		reading <- err
+		_, err = conn.Read(b[:])
+		reading <- err
+	}()
+	_, err = server.Write([]byte("x"))
+	require.NoError(t, err)
+	require.NoError(t, <-reading)
+
+	// Whether or not the reader is in Read by now, no look at the socket may take long.
+	for range 1000 {
+		looked := make(chan bool, 1)
+		go func() { looked <- hungUp(conn) }()
+		select {
+		case gone := <-looked:
+			require.False(t, gone)
+		case <-time.After(10 * time.Second):
+			require.Fail(t, "hungUp waits for a reader")
+		}
+	}
+	require.NoError(t, server.Close())
+	require.Error(t, <-reading)
+	require.True(t, hungUp(conn))
+}
