@@ -239,6 +239,11 @@ func (db *DB) WaitReady(ctx context.Context) error {
 
 func (db *DB) missing() string {
 	s := db.monitor.Snapshot()
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Role == core.RoleUnknown && n.Failures == 0 {
+			return fmt.Sprintf("node %q has not been asked yet", n.Name)
+		}
+	}
 	if !s.PrimaryUp {
 		return "no primary answers"
 	}
