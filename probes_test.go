@@ -2,6 +2,7 @@ package readroute_test
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"strings"
@@ -188,24 +189,20 @@ func TestK4_22_AddressThatLeadsToTwoNodes(t *testing.T) {
 	config.Primary.MaxIdleConns = 1
 	db := open(t, config)
 	proxy.SetTarget(standbys(c)[0].Addr(), c.Primary().Addr())
-	const writers, rounds = 4, 25
-	errs := make(chan error, writers)
-	for range writers {
-		go func() {
-			errs <- func() error {
-				for i := range rounds {
-					if _, err := db.ExecContext(readroute.WithSession(context.Background()), "INSERT INTO "+table+" VALUES ($1)", i); err != nil {
-						return err
-					}
-				}
-				return nil
-			}()
-		}()
+	for range 20 {
+		ctx := sessionContext(t)
+		conns := make([]*sql.Conn, 3) // at least two of them need a new connection to the primary
+		for i := range conns {
+			conns[i], err = db.Conn(ctx)
+			require.NoError(t, err)
+			_, err = conns[i].ExecContext(ctx, "INSERT INTO "+table+" VALUES ($1)", i)
+			require.NoError(t, err, "a connection to the standby is not used for a write")
+		}
+		for _, conn := range conns {
+			require.NoError(t, conn.Close())
+		}
 	}
-	for range writers {
-		require.NoError(t, <-errs, "a connection to the standby is not used for a write")
-	}
-	require.Equal(t, "100", onPrimary(t, c, "SELECT count(*) FROM "+table))
+	require.Equal(t, "60", onPrimary(t, c, "SELECT count(*) FROM "+table))
 
 	proxy.SetTarget(standbys(c)[0].Addr())
 	proxy.Cut()
@@ -290,7 +287,7 @@ func TestK4_27_RecoveryConflict(t *testing.T) {
 	conflict := func() {
 		require.NoError(t, c.Primary().Exec(testContext(t), "UPDATE "+table+" SET id = id + 1", "VACUUM "+table))
 	}
-	const slow = "SELECT count(*) FROM %s a, generate_series(1, 5000) g WHERE a.id > 0"
+	const slow = "SELECT count(*) FROM %s a, generate_series(1, 15000) g WHERE a.id > 0"
 	query := strings.Replace(slow, "%s", table, 1)
 
 	ctx := sessionContext(t)
@@ -298,7 +295,7 @@ func TestK4_27_RecoveryConflict(t *testing.T) {
 	go func() { result <- db.QueryRowContext(ctx, query).Scan(new(int)) }()
 	running := func() bool {
 		for _, n := range standbys(c) {
-			v, err := n.QueryValue(testContext(t), "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%generate_series(1, 5000)%'"+
+			v, err := n.QueryValue(testContext(t), "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%generate_series(1, 15000)%'"+
 				" AND pid <> pg_backend_pid()")
 			require.NoError(t, err)
 			if v == "1" {
