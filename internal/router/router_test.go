@@ -1,0 +1,496 @@
+package router_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/fakenode"
+	"github.com/readroute/readroute/internal/router"
+)
+
+func TestRouteReadsItsOwnWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := route(t, nil, 100, newNodes(1)...)
+		s, ctx := session(t.Context())
+		d, took := r.read(ctx)
+		r.wants(d, 1, core.ReasonCovered)
+		require.Zero(t, took)
+		require.Empty(t, d.Positions)
+
+		r.nodes[0].Set(func(s *fakenode.State) { s.LSN = 0x6000 })
+		r.wrote(s)
+		go func() {
+			time.Sleep(30 * time.Millisecond)
+			r.nodes[1].Set(func(s *fakenode.State) { s.LSN = 0x6000 })
+		}()
+		d, took = r.read(ctx)
+		r.wants(d, 1, core.ReasonWaited)
+		require.Equal(t, []core.Position{position(1, 0x6000)}, d.Positions)
+		require.InDelta(t, 30*time.Millisecond, took, float64(7*time.Millisecond))
+		require.Equal(t, took, d.Waited)
+		require.False(t, d.FellBack || d.Slot)
+		d, took = r.read(ctx)
+		r.wants(d, 1, core.ReasonCovered)
+		require.Zero(t, took)
+		require.Zero(t, d.Waited)
+	})
+}
+
+// TestRouteBudget: a read is never held up for longer than CaptureTimeout and the strategy's wait, whatever is slow.
+func TestRouteBudget(t *testing.T) {
+	slow := func(d time.Duration) func(*routed, *core.Session) {
+		return func(r *routed, s *core.Session) {
+			r.nodes[0].Set(func(s *fakenode.State) { s.LSN, s.Delay = 0x6000, d })
+			r.wrote(s)
+		}
+	}
+	for name, c := range map[string]struct {
+		before func(*routed, *core.Session)
+		reason core.Reason
+		took   time.Duration
+	}{
+		"the primary does not answer the capture": {
+			func(r *routed, s *core.Session) {
+				r.nodes[0].Set(func(s *fakenode.State) { s.Frozen = true })
+				r.wrote(s)
+			}, core.ReasonCapturePending, captureTimeout,
+		},
+		"the capture is too slow":                          {slow(60 * time.Millisecond), core.ReasonCapturePending, captureTimeout},
+		"the replica stays behind":                         {slow(0), core.ReasonWaitTimeout, waitTimeout},
+		"the capture is slow and the replica stays behind": {slow(40 * time.Millisecond), core.ReasonWaitTimeout, waitTimeout},
+		"writes of unknown outcome, one after the other": {
+			func(r *routed, s *core.Session) {
+				for i := range 10 {
+					c := core.NewCapture(nil)
+					s.Wrote(cluster, time.Now(), core.Start{System: fakenode.System, At: 1}, c, true, window)
+					go func() {
+						time.Sleep(time.Duration(i+1) * 40 * time.Millisecond)
+						c.Complete(core.CaptureResult{Position: position(1, 0x6000), Reported: 0x6000, Start: core.Start{System: fakenode.System, At: 1}})
+					}()
+				}
+			}, core.ReasonCapturePending, 120 * time.Millisecond,
+		},
+		"a position from elsewhere, and a primary that is slow to judge": {
+			func(r *routed, s *core.Session) {
+				r.nodes[0].Set(func(s *fakenode.State) { s.Delay = time.Minute })
+				s.Require(core.Entry{Cluster: cluster, Positions: []core.Position{position(1, 0x6000)}}, window)
+			}, core.ReasonCapturePending, captureTimeout,
+		},
+		"a position from elsewhere that stands": {
+			func(r *routed, s *core.Session) {
+				r.nodes[0].Set(func(s *fakenode.State) { s.LSN, s.Delay = 0x6000, 40*time.Millisecond })
+				s.Require(core.Entry{Cluster: cluster, Positions: []core.Position{position(1, 0x6000)}}, window)
+			}, core.ReasonWaitTimeout, waitTimeout,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := route(t, nil, 100, newNodes(2)...)
+				s, ctx := session(t.Context())
+				c.before(r, s)
+				d, took := r.read(ctx)
+				r.wants(d, 0, c.reason)
+				require.LessOrEqual(t, took, captureTimeout+waitTimeout)
+				require.Equal(t, c.took, took)
+				require.Equal(t, took, d.Waited)
+				require.Equal(t, c.reason != core.ReasonCapturePending, d.FellBack)
+				require.Zero(t, r.Monitor.Waiting())
+				time.Sleep(time.Second) // whatever else was begun ends
+			})
+		})
+	}
+}
+
+// TestRouteBudgetOfTheContext: the caller's deadline and WithWait come before the strategy's wait.
+func TestRouteBudgetOfTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := route(t, nil, 100, newNodes(1)...)
+		r.nodes[0].Set(func(s *fakenode.State) { s.LSN = 0x6000 })
+		s, ctx := session(t.Context(), position(1, 0x6000))
+		require.NoError(t, r.Captures.Join().Wait(t.Context()))
+
+		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		defer cancel()
+		d, took := r.read(short)
+		require.ErrorIs(t, d.Err, context.DeadlineExceeded)
+		require.Equal(t, -1, d.Node)
+		require.Equal(t, core.ReasonWaited, d.Reason)
+		require.Equal(t, 20*time.Millisecond, took)
+
+		for wait, reason := range map[time.Duration]core.Reason{
+			0: core.ReasonLagging, 30 * time.Millisecond: core.ReasonWaitTimeout, 300 * time.Millisecond: core.ReasonWaitTimeout,
+		} {
+			r.nodes[0].Set(func(s *fakenode.State) { s.LSN++ })
+			s.Require(core.Entry{Cluster: cluster, Positions: []core.Position{position(1, 0x6000)}}, window)
+			d, took = r.read(core.NewContext(t.Context(), &core.Options{Session: s, HasWait: true, Wait: wait}))
+			if d.Reason == core.ReasonHopeless {
+				continue // it has stood still for longer than that
+			}
+			r.wants(d, 0, reason)
+			require.Equal(t, wait, took)
+		}
+
+		// A read that may not wait does not wait for a capture either.
+		r.nodes[0].Set(func(s *fakenode.State) { s.Frozen = true })
+		r.wrote(s)
+		d, took = r.read(core.NewContext(t.Context(), &core.Options{Session: s, HasWait: true}))
+		r.wants(d, 0, core.ReasonCapturePending)
+		require.Zero(t, took)
+	})
+}
+
+// TestRouteWakesAtTheFlushedPosition: an open transaction's log keeps the captured position out of every replica's reach.
+// A read that waits goes on when the replica has all that is flushed.
+func TestRouteWakesAtTheFlushedPosition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := route(t, func(c *router.Config) { c.Strategy.Wait = 10 * time.Second }, 100, newNodes(1)...)
+		r.nodes[0].Set(func(s *fakenode.State) { s.LSN, s.Flush = 0x6000, 0x5800 })
+		s, ctx := session(t.Context())
+		r.wrote(s)
+		time.Sleep(2 * time.Second) // three times wal_writer_delay, and a probe
+		go func() {
+			time.Sleep(100 * time.Millisecond)
+			r.nodes[1].Set(func(s *fakenode.State) { s.LSN = 0x5800 })
+		}()
+		d, took := r.read(core.NewContext(ctx, &core.Options{Session: s, HasWait: true, Wait: 10 * time.Second}))
+		r.wants(d, 1, core.ReasonWaited)
+		require.Less(t, took, 200*time.Millisecond)
+	})
+}
+
+// TestRouteProtectsThePrimary: the reads that no replica can serve come to the primary a few at a time, and the others
+// are told in bounded time.
+func TestRouteProtectsThePrimary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit, readers = 5, 1000
+		r := route(t, func(c *router.Config) { c.FallbackLimit = limit }, 100, newNodes(1)...)
+		r.nodes[1].Set(func(s *fakenode.State) { s.Err = errRefused })
+		time.Sleep(2 * time.Second)
+		_, ctx := session(t.Context(), position(1, 0x5000))
+		var mu sync.Mutex
+		var slots, protected int
+		var wg sync.WaitGroup
+		for range readers {
+			wg.Go(func() {
+				d, took := r.read(ctx)
+				mu.Lock()
+				defer mu.Unlock()
+				if d.Slot {
+					slots++
+				}
+				if errors.Is(d.Err, router.ErrProtected) {
+					protected++
+					if d.Node != -1 || d.Reason != core.ReasonProtected || took != waitTimeout || d.Slot {
+						t.Errorf("%+v after %s", d, took)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		require.Equal(t, limit, slots)
+		require.Equal(t, readers-limit, protected)
+
+		// Writes, and reads that belong on the primary, need no slot.
+		for _, class := range []core.Class{core.ClassWrite, core.ClassTxControl, core.ClassUnknown, core.ClassSessionState} {
+			d, took := r.read(ctx, func(req *router.Request) { req.Class = class })
+			require.NoError(t, d.Err)
+			require.False(t, d.Slot)
+			require.Zero(t, took)
+		}
+		d, _ := r.read(ctx, func(req *router.Request) { req.Slot = true })
+		r.wants(d, 0, core.ReasonNoReplica)
+		require.False(t, d.Slot, "the caller has one")
+
+		// A slot that comes back is the next one's.
+		go func() {
+			time.Sleep(40 * time.Millisecond)
+			r.Release()
+		}()
+		d, took := r.read(ctx)
+		r.wants(d, 0, core.ReasonNoReplica)
+		require.True(t, d.Slot && d.FellBack)
+		require.Equal(t, 40*time.Millisecond, took)
+		require.Equal(t, took, d.Waited)
+
+		short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+		defer cancel()
+		d, _ = r.read(short)
+		require.ErrorIs(t, d.Err, context.DeadlineExceeded)
+		require.False(t, d.Slot)
+
+		for range limit {
+			r.Release()
+		}
+		d, took = r.read(ctx)
+		require.True(t, d.Slot)
+		require.Zero(t, took)
+	})
+}
+
+// TestRouteWaitsOnceForAll: what a read has waited for a replica it does not wait again for a slot.
+func TestRouteWaitsOnceForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := route(t, func(c *router.Config) { c.FallbackLimit = 1 }, 100, newNodes(1)...)
+		_, eventual := session(t.Context())
+		r.nodes[0].Set(func(s *fakenode.State) { s.LSN = 0x6000 })
+		require.NoError(t, r.Captures.Join().Wait(t.Context()))
+		_, ctx := session(t.Context(), position(1, 0x6000))
+		first, _ := r.read(ctx)
+		require.True(t, first.Slot)
+		r.nodes[0].Set(func(s *fakenode.State) { s.LSN = 0x7000 })
+		require.NoError(t, r.Captures.Join().Wait(t.Context()))
+		_, ctx = session(t.Context(), position(1, 0x7000))
+		d, took := r.read(ctx)
+		require.ErrorIs(t, d.Err, router.ErrProtected)
+		require.Equal(t, waitTimeout, took)
+		d, _ = r.read(eventual)
+		r.wants(d, 1, core.ReasonCovered)
+	})
+}
+
+// TestRoutePicks draws by weight, and of two the less loaded for its weight.
+func TestRoutePicks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := route(t, nil, 100, newNodes(3)...) // weights: b 1, c 3, d 3
+		_, ctx := session(t.Context())
+		draw := func() (counts [4]int) {
+			for range 7000 {
+				d, _ := r.read(ctx)
+				counts[d.Node]++
+			}
+			return counts
+		}
+		idle := draw()
+		require.Zero(t, idle[0])
+		require.InDelta(t, 1000, idle[1], 150)
+		require.InDelta(t, 3000, idle[2], 250)
+		require.InDelta(t, 3000, idle[3], 250)
+
+		for range 30 {
+			r.Begin(3)
+		}
+		require.Equal(t, int64(30), r.InFlight(3))
+		loaded := draw()
+		require.InDelta(t, 7000.0*9/49, loaded[3], 150, "only when both draws are the loaded one")
+		for range 10 {
+			r.Begin(1)
+		}
+		even := draw() // b 10 of weight 1, d 30 of weight 3: both as loaded
+		require.Greater(t, even[2], 4500)
+		require.InDelta(t, float64(even[1])*3, even[3], 600)
+		for range 30 {
+			r.End(3)
+		}
+		for range 10 {
+			r.End(1)
+		}
+		require.Zero(t, r.InFlight(1)+r.InFlight(3))
+	})
+}
+
+func TestRouteFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := route(t, nil, 100, newNodes(1)...)
+		s, ctx := session(t.Context())
+		r.nodes[0].Set(func(s *fakenode.State) { s.LSN = 0x6000 }) // somebody else's write
+		require.NoError(t, r.Fence(t.Context(), s))
+		d, _ := r.read(ctx)
+		r.wants(d, 0, core.ReasonWaitTimeout)
+		r.nodes[1].Set(func(s *fakenode.State) { s.LSN = 0x6000 })
+		time.Sleep(time.Second)
+		d, _ = r.read(ctx)
+		r.wants(d, 1, core.ReasonCovered)
+
+		r.nodes[0].Set(func(s *fakenode.State) { s.Frozen = true })
+		short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		err := r.Fence(short, s)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, `"main"`)
+		d, _ = r.read(ctx)
+		r.wants(d, 0, core.ReasonSticky)
+		time.Sleep(window)
+		d, _ = r.read(ctx)
+		r.wants(d, 1, core.ReasonCovered)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := route(t, func(c *router.Config) { c.Strategy = core.Strategy{Sticky: true, Window: window} }, 100, newNodes(1)...)
+		s := new(core.Session)
+		ctx := core.NewContext(t.Context(), &core.Options{Session: s})
+		d, _ := r.read(ctx)
+		r.wants(d, 1, core.ReasonCovered)
+		require.NoError(t, r.Fence(t.Context(), s))
+		d, _ = r.read(ctx)
+		r.wants(d, 0, core.ReasonSticky)
+		time.Sleep(window)
+		d, _ = r.read(ctx)
+		r.wants(d, 1, core.ReasonCovered)
+	})
+}
+
+// TestRouteDry: a dry run asks nobody, waits for nothing, and takes no slot.
+func TestRouteDry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := route(t, func(c *router.Config) { c.FallbackLimit = 1 }, 100, newNodes(1)...)
+		s, ctx := session(t.Context())
+		free := func(ctx context.Context, node int, reason core.Reason, wouldWait bool) {
+			t.Helper()
+			synctest.Wait()
+			r.nodes[0].Forget()
+			d, took := r.read(ctx, dry)
+			r.wants(d, node, reason)
+			require.Equal(t, wouldWait, d.WouldWait)
+			require.Zero(t, took)
+			require.False(t, d.Slot)
+			require.Zero(t, r.Monitor.Waiting())
+			synctest.Wait()
+			require.Empty(t, r.nodes[0].Probes())
+		}
+		free(ctx, 1, core.ReasonCovered, false)
+		_, elsewhere := session(t.Context(), position(1, 0x9000))
+		free(elsewhere, 0, core.ReasonIncomparable, true)
+		time.Sleep(3 * time.Second)
+		r.nodes[0].Set(func(s *fakenode.State) { s.LSN = 0x6000 })
+		require.NoError(t, r.Captures.Join().Wait(t.Context()))
+		_, behind := session(t.Context(), position(1, 0x6000))
+		free(behind, 1, core.ReasonWaited, true)
+		time.Sleep(3 * time.Second)
+		free(behind, 0, core.ReasonHopeless, false)
+		r.nodes[0].Set(func(s *fakenode.State) { s.Frozen = true })
+		r.wrote(s)
+		free(ctx, 0, core.ReasonCapturePending, true)
+	})
+}
+
+// TestRouteMaxWaiters: past the limit reads fall back at once.
+func TestRouteMaxWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := route(t, nil, 3, newNodes(1)...)
+		r.nodes[0].Set(func(s *fakenode.State) { s.LSN = 0x6000 })
+		require.NoError(t, r.Captures.Join().Wait(t.Context()))
+		_, ctx := session(t.Context(), position(1, 0x6000))
+		var mu sync.Mutex
+		reasons := map[core.Reason]int{}
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				d, took := r.read(ctx)
+				mu.Lock()
+				defer mu.Unlock()
+				reasons[d.Reason]++
+				if d.Reason == core.ReasonLagging && took != 0 || d.Node != 0 {
+					t.Errorf("%+v after %s", d, took)
+				}
+			})
+		}
+		wg.Wait()
+		require.Equal(t, map[core.Reason]int{core.ReasonWaitTimeout: 3, core.ReasonLagging: 97}, reasons)
+	})
+}
+
+func TestRouteRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := route(t, func(c *router.Config) { c.Fallback = core.FallbackError }, 100, newNodes(2)...)
+		r.nodes[0].Set(func(s *fakenode.State) { s.LSN = 0x6000 })
+		r.nodes[2].Set(func(s *fakenode.State) { s.LSN = 0x5F00 })
+		require.NoError(t, r.Captures.Join().Wait(t.Context()))
+		s, ctx := session(t.Context(), position(1, 0x6000))
+		d, took := r.read(ctx)
+		require.Equal(t, waitTimeout, took)
+		require.ErrorIs(t, d.Err, router.ErrNotCaughtUp)
+		require.NotErrorIs(t, d.Err, router.ErrNoReplica)
+		var detail *router.NotCaughtUpError
+		require.ErrorAs(t, d.Err, &detail)
+		require.Equal(t, "c", detail.Node)
+		require.Equal(t, uint64(0x100), detail.Behind)
+		require.Equal(t, core.ReasonWaitTimeout, detail.Reason)
+		require.Equal(t, -1, d.Node)
+
+		d, _ = r.read(core.NewContext(t.Context(), &core.Options{Session: s, Fallback: core.FallbackStale}))
+		require.Equal(t, core.ReasonStale, d.Reason)
+		require.Equal(t, core.RoleReplica, d.Role)
+		require.Empty(t, d.Positions, "nothing is to be checked on the connection")
+		d, _ = r.read(core.NewContext(t.Context(), &core.Options{Session: s, Fallback: core.FallbackPrimary}))
+		require.NoError(t, d.Err)
+		require.Equal(t, 0, d.Node)
+
+		d, _ = r.read(ctx, func(req *router.Request) { req.Exclude = ^uint64(0) })
+		require.Equal(t, router.ErrNoReplica, d.Err)
+		d, _ = r.read(core.NewContext(t.Context(), &core.Options{Session: s, Node: "nobody"}))
+		require.Equal(t, router.ErrUnknownNode, d.Err)
+		require.Equal(t, -1, d.Node)
+		require.Equal(t, core.ReasonContext, d.Reason)
+	})
+}
+
+// TestRouteWithoutSession: what a read gets that has said nothing is the configuration's word.
+func TestRouteWithoutSession(t *testing.T) {
+	for without, want := range map[router.WithoutSession]struct {
+		node   int
+		reason core.Reason
+	}{
+		router.WithoutSessionPrimary:  {0, core.ReasonNoSession},
+		router.WithoutSessionEventual: {1, core.ReasonLevel},
+		router.WithoutSessionProcess:  {1, core.ReasonCovered},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := route(t, func(c *router.Config) { c.WithoutSession = without }, 100, newNodes(1)...)
+			d, _ := r.read(t.Context())
+			r.wants(d, want.node, want.reason)
+			d, _ = r.read(core.NewContext(t.Context(), &core.Options{Level: core.LevelPrimary}))
+			r.wants(d, 0, core.ReasonLevel)
+			d, _ = r.read(core.NewContext(t.Context(), &core.Options{Level: core.LevelEventual}))
+			r.wants(d, 1, core.ReasonLevel)
+			d, _ = r.read(core.NewContext(t.Context(), &core.Options{Level: core.LevelSession}))
+			r.wants(d, 0, core.ReasonNoSession)
+
+			r.nodes[0].Set(func(s *fakenode.State) { s.LSN = 0x6000 })
+			r.wrote(&r.Process)
+			d, _ = r.read(t.Context())
+			if without == router.WithoutSessionProcess {
+				r.wants(d, 0, core.ReasonWaitTimeout)
+			} else {
+				r.wants(d, want.node, want.reason)
+			}
+			_, ctx := session(t.Context())
+			d, _ = r.read(ctx)
+			r.wants(d, 1, core.ReasonCovered)
+		})
+	}
+}
+
+func TestReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var heard []router.Decided
+		r := route(t, func(c *router.Config) {
+			c.OnDecision = func(_ context.Context, d *router.Decided) { heard = append(heard, *d) }
+		}, 100, newNodes(1)...)
+		_, ctx := session(t.Context())
+		d, _ := r.read(ctx)
+		require.Empty(t, heard, "the caller says when a decision stands")
+		r.Report(ctx, &d)
+		r.Report(ctx, &router.Decided{Node: -1, Reason: core.ReasonProtected})
+		require.Len(t, heard, 2)
+		require.Equal(t, uint64(1), r.Count(1, core.ReasonCovered))
+		require.Equal(t, uint64(1), r.Count(-1, core.ReasonProtected))
+		require.Zero(t, r.Count(0, core.ReasonCovered))
+	})
+}
+
+func TestRouteAllocations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := route(t, nil, 100, newNodes(2)...)
+		_, ctx := session(t.Context(), position(1, 0x5000))
+		req := router.Request{Class: core.ClassRead, Replica: core.AnyNode}
+		var d router.Decided
+		require.Zero(t, testing.AllocsPerRun(100, func() { r.Route(ctx, &req, &d) }))
+		r.wants(d, d.Node, core.ReasonCovered)
+	})
+}
