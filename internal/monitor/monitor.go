@@ -172,6 +172,9 @@ func (m *Monitor) takeLocked(i int, s core.Sample) {
 		v.Confirmed, v.ConfirmedTimeline = core.Position{}, 0
 		v.Rate, v.Delay = 0, 0
 		m.nodes[i].anchor = s
+	} else if prev.Role == core.RoleReplica && prev.Position.Timeline != 0 && s.Position.Timeline == 0 {
+		// Its receiver has ended, and with it the word for the timeline. What was exact stays proven.
+		v.Confirmed, v.ConfirmedTimeline, v.ConfirmedBegan = prev.Position, prev.Position.Timeline, prev.Began
 	}
 	if s.Role == core.RolePrimary {
 		v.Stopped, v.Lag, v.LagKnown, v.LagBytes, v.Behind = false, 0, true, 0, 0
