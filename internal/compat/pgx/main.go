@@ -88,7 +88,7 @@ func compare(ctx context.Context, toolchains []string, run string, verbose bool)
 	defer servers.Close()
 
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "GO\tPOOL\tPASSED\tFAILED\tSKIPPED\tSAME")
+	fmt.Fprintln(table, "GO\tPOOL\tPASSED\tFAILED\tSKIPPED\tON REPLICA\tSAME")
 	same = true
 	for _, toolchain := range toolchains {
 		version, err := output(ctx, work, toolchain, "go", "env", "GOVERSION")
@@ -119,6 +119,9 @@ func compare(ctx context.Context, toolchains []string, run string, verbose bool)
 				return false, err
 			}
 			diff := difference(want, got)
+			if moved := got.onReplica != "0"; moved != v.session && run == "" {
+				diff = append(diff, fmt.Sprintf("%s statements on the replica", got.onReplica))
+			}
 			verdict := "yes"
 			if len(diff) > 0 {
 				same, verdict = false, "NO"
@@ -225,6 +228,8 @@ type outcome struct {
 	results map[string]string // by test name: PASS, FAIL or SKIP
 	exit    error             // of the process: a race or a panic fails no single test
 	output  []byte
+	// onReplica is how many statements left the primary; empty on the bare driver.
+	onReplica string
 }
 
 func (o outcome) count(result string) int {
@@ -237,13 +242,15 @@ func (o outcome) count(result string) int {
 	return n
 }
 
+var replicaLine = regexp.MustCompile(`^statements on the replica: (\d+)$`)
+
 var resultLine = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
 
 func runSuite(ctx context.Context, bin, dir, run string, servers *servers, v variant) (outcome, error) {
 	if err := servers.reset(ctx); err != nil {
 		return outcome{}, err
 	}
-	cmd := exec.CommandContext(ctx, bin, "-test.v", "-test.count=1", "-test.timeout=5m", "-test.run="+run)
+	cmd := exec.CommandContext(ctx, bin, "-test.v", "-test.count=1", "-test.timeout=2m", "-test.run="+run)
 	cmd.Dir = filepath.Join(dir, "stdlib")
 	cmd.Env = append(os.Environ(), "PGX_TEST_DATABASE="+servers.primary)
 	if v.replica {
@@ -262,6 +269,9 @@ func runSuite(ctx context.Context, bin, dir, run string, servers *servers, v var
 	for lines.Scan() {
 		if m := resultLine.FindStringSubmatch(lines.Text()); m != nil {
 			o.results[m[2]] = m[1]
+		}
+		if m := replicaLine.FindStringSubmatch(lines.Text()); m != nil {
+			o.onReplica = m[1]
 		}
 	}
 	return o, lines.Err()
@@ -288,17 +298,23 @@ func difference(want, got outcome) []string {
 }
 
 func row(w io.Writer, version, name string, o outcome, verdict string) {
-	fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\n", version, name, o.count("PASS"), o.count("FAIL"), o.count("SKIP"), verdict)
+	fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n",
+		version, name, o.count("PASS"), o.count("FAIL"), o.count("SKIP"), o.onReplica, verdict)
 }
 
 // report prints what differs and, unless all of it is wanted, the lines of the
 // output that belong to a failure.
 func report(w io.Writer, version, name string, diff []string, o outcome, whole bool) {
+	const mostLines = 30
+	if n := len(diff) - mostLines; n > 0 && !whole {
+		// A process that ended early has not run the rest; its exit is the last line.
+		diff = append(diff[:mostLines-1:mostLines-1], fmt.Sprintf("and %d more", n), diff[len(diff)-1])
+	}
 	fmt.Fprintf(w, "%s, %s:\n  %s\n", version, name, strings.Join(diff, "\n  "))
 	text := o.output
-	const most = 16 << 10
-	if !whole && len(text) > most {
-		text = failures(text, most)
+	const mostBytes = 16 << 10
+	if !whole && len(text) > mostBytes {
+		text = failures(text, mostBytes)
 	}
 	fmt.Fprintf(w, "%s\n", text)
 }

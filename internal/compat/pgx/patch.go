@@ -28,14 +28,38 @@ type places struct {
 	rawConn    int // x.(*stdlib.Conn)
 	background int // context.Background()
 	noContext  int // db.Query(...) and the others that take no context
+	checkout   int // a test of oneCheckout
+	sockets    int // db.Stats() where sockets are counted
 }
 
 // stdlibTests lists the files of pgx's stdlib suite that touch a pool, with
 // the places that version 5.12.0 has.
 var stdlibTests = map[string]places{
-	"sql_test.go":        {openDB: 4, openPool: 1, sqlOpen: 4, rawConn: 5},
+	"sql_test.go":        {openDB: 4, openPool: 1, sqlOpen: 4, rawConn: 5, checkout: 8, sockets: 1},
 	"sql_go1.27_test.go": {openDB: 1},
 }
+
+// oneCheckout lists the tests that make a temporary table in one statement on
+// the pool and use it in another, which works while nobody else uses the pool.
+// Session state ends with the checkout on the routed pool, so that these tests
+// keep one: their statements run on a *sql.Conn.
+var oneCheckout = []string{
+	"TestConnExec",
+	"TestConnQueryJSONIntoByteSlice",
+	"TestConnExecInsertByteSliceIntoJSON",
+	"TestTransactionLifeCycle",
+	"TestStmtExecContextSuccess",
+	"TestStmtExecContextCancel",
+	"TestConnQueryRowConstraintErrors",
+	"TestRowsColumnTypeLength",
+}
+
+// Two tests look at sockets through the settings and the statistics of the
+// pool, which on the routed pool are those of virtual connections.
+const (
+	countsSockets = "TestCheckIdleConn"            // the last time, when one is to be left
+	keepsNoSocket = "TestOptionBeforeAfterConnect" // it sets the idle limit to 0
+)
 
 // contextForms maps the methods without a context to the text that calls the
 // same method with one; the arguments follow.
@@ -93,53 +117,124 @@ func patchFile(name string, src []byte) ([]byte, places, error) {
 	if err != nil {
 		return nil, places{}, fmt.Errorf("parse %s: %w", name, err)
 	}
-	var found places
-	var edits []edit
-	offset := func(p token.Pos) int { return fset.Position(p).Offset }
-	replace := func(from, to token.Pos, text string) {
-		edits = append(edits, edit{offset(from), offset(to), text})
-	}
-	ast.Inspect(file, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.CallExpr:
-			switch {
-			case isSelector(n.Fun, "stdlib", "OpenDB"):
-				found.openDB++
-				replace(n.Pos(), n.Lparen+1, "openRouted(t, ")
-			case isSelector(n.Fun, "stdlib", "OpenDBFromPool"):
-				found.openPool++
-				replace(n.Pos(), n.Lparen+1, "openRoutedPool(t, ")
-			case isSelector(n.Fun, "sql", "Open"):
-				found.sqlOpen++
-				replace(n.Pos(), n.Lparen+1, "openRoutedName(t, ")
-			case isSelector(n.Fun, "context", "Background"):
-				found.background++
-				replace(n.Pos(), n.End(), "routedContext()")
-			default:
-				form, ok := withoutContext(n.Fun)
-				if !ok {
-					break
-				}
-				found.noContext++
-				if len(n.Args) > 0 {
-					form += ", "
-				}
-				replace(n.Fun.(*ast.SelectorExpr).Sel.Pos(), n.Lparen+1, form)
-			}
-		case *ast.TypeAssertExpr:
-			if star, ok := n.Type.(*ast.StarExpr); ok && isSelector(star.X, "stdlib", "Conn") {
-				found.rawConn++
-				replace(n.Pos(), n.X.Pos(), "native(")
-				replace(n.X.End(), n.End(), ")")
-			}
+	p := patch{fset: fset}
+	for _, decl := range file.Decls {
+		p.test, p.onCheckout = "", false
+		if f, ok := decl.(*ast.FuncDecl); ok {
+			p.test = f.Name.Name
+			p.onCheckout = slices.Contains(oneCheckout, p.test)
 		}
-		return true
-	})
-	out, err := apply(src, edits)
+		ast.Inspect(decl, p.visit)
+	}
+	out, err := apply(src, p.edits)
 	if err != nil {
 		return nil, places{}, fmt.Errorf("patch %s: %w", name, err)
 	}
-	return out, found, nil
+	return out, p.found, nil
+}
+
+// patch collects the edits of one file.
+type patch struct {
+	fset       *token.FileSet
+	test       string // the function that is visited
+	onCheckout bool   // its statements run on one checkout
+	found      places
+	edits      []edit
+}
+
+func (p *patch) replace(from, to token.Pos, text string) {
+	p.edits = append(p.edits, edit{p.fset.Position(from).Offset, p.fset.Position(to).Offset, text})
+}
+
+func (p *patch) visit(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.CallExpr:
+		p.visitCall(n)
+	case *ast.TypeAssertExpr:
+		if star, ok := n.Type.(*ast.StarExpr); ok && isSelector(star.X, "stdlib", "Conn") {
+			p.found.rawConn++
+			p.replace(n.Pos(), n.X.Pos(), "native(")
+			p.replace(n.X.End(), n.End(), ")")
+		}
+	case *ast.DeferStmt: // the pool is open
+		if id, ok := n.Call.Fun.(*ast.Ident); ok && p.onCheckout && id.Name == "closeDB" {
+			p.found.checkout++
+			p.replace(n.End(), n.End(), "; kept := checkout(t, db)")
+		}
+	case *ast.FuncLit: // it is given the pool
+		if params := n.Type.Params.List; p.onCheckout && len(params) == 2 && params[1].Names[0].Name == "db" {
+			p.found.checkout++
+			p.replace(n.Body.Lbrace+1, n.Body.Lbrace+1, " kept := checkout(t, db)")
+		}
+	}
+	return true
+}
+
+func (p *patch) visitCall(n *ast.CallExpr) {
+	switch {
+	case isSelector(n.Fun, "stdlib", "OpenDB"):
+		p.found.openDB++
+		open := "openRouted(t, "
+		if p.test == keepsNoSocket {
+			open = "openRoutedOnce(t, "
+		}
+		p.replace(n.Pos(), n.Lparen+1, open)
+	case isSelector(n.Fun, "stdlib", "OpenDBFromPool"):
+		p.found.openPool++
+		p.replace(n.Pos(), n.Lparen+1, "openRoutedPool(t, ")
+	case isSelector(n.Fun, "sql", "Open"):
+		p.found.sqlOpen++
+		p.replace(n.Pos(), n.Lparen+1, "openRoutedName(t, ")
+	case isSelector(n.Fun, "context", "Background"):
+		p.found.background++
+		p.replace(n.Pos(), n.End(), "routedContext()")
+	case isSelector(n.Fun, "require", "EqualValues"):
+		p.visitSocketCount(n)
+	default:
+		p.visitStatement(n)
+	}
+}
+
+// visitSocketCount finds require.EqualValues(t, 1, db.Stats()...).
+func (p *patch) visitSocketCount(n *ast.CallExpr) {
+	if p.test != countsSockets || len(n.Args) != 3 {
+		return
+	}
+	if one, ok := n.Args[1].(*ast.BasicLit); !ok || one.Value != "1" {
+		return
+	}
+	ast.Inspect(n.Args[2], func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && isSelector(call.Fun, "db", "Stats") {
+			p.found.sockets++
+			p.replace(call.Pos(), call.End(), "sockets(db)")
+		}
+		return true
+	})
+}
+
+// visitStatement finds the methods that take no context, and those of a pool
+// whose test keeps one checkout.
+func (p *patch) visitStatement(n *ast.CallExpr) {
+	sel, ok := n.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return
+	}
+	on, ok := sel.X.(*ast.Ident)
+	if !ok || !slices.Contains(poolVariables, on.Name) {
+		return
+	}
+	form, noContext := contextForms[sel.Sel.Name]
+	if p.onCheckout && on.Name == "db" && (noContext || sel.Sel.Name == "PrepareContext") {
+		p.replace(on.Pos(), on.End(), "kept")
+	}
+	if !noContext {
+		return
+	}
+	p.found.noContext++
+	if len(n.Args) > 0 {
+		form += ", "
+	}
+	p.replace(sel.Sel.Pos(), n.Lparen+1, form)
 }
 
 func isSelector(e ast.Expr, pkg, name string) bool {
@@ -149,19 +244,6 @@ func isSelector(e ast.Expr, pkg, name string) bool {
 	}
 	id, ok := sel.X.(*ast.Ident)
 	return ok && id.Name == pkg
-}
-
-func withoutContext(e ast.Expr) (form string, ok bool) {
-	sel, isSel := e.(*ast.SelectorExpr)
-	if !isSel {
-		return "", false
-	}
-	id, isIdent := sel.X.(*ast.Ident)
-	if !isIdent || !slices.Contains(poolVariables, id.Name) {
-		return "", false
-	}
-	form, ok = contextForms[sel.Sel.Name]
-	return form, ok
 }
 
 // apply makes the edits, which may not overlap.

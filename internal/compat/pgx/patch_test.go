@@ -43,12 +43,38 @@ func TestPatchRewritesEachKindOfPlace(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			const head, tail = "package p\nfunc f() {\n", "\n}\n"
-			got, _, err := patchFile("p.go", []byte(head+tt.in+tail))
-			require.NoError(t, err)
-			require.Equal(t, head+tt.want+tail, string(got))
+			require.Equal(t, tt.want, patchBody(t, "TestX", tt.in))
 		})
 	}
+}
+
+func patchBody(t *testing.T, test, body string) string {
+	t.Helper()
+	head, tail := "package p\n\nfunc "+test+"() {\n", "\n}\n"
+	got, _, err := patchFile("p.go", []byte(head+body+tail))
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(string(got), head) && strings.HasSuffix(string(got), tail), "%s", got)
+	return strings.TrimSuffix(strings.TrimPrefix(string(got), head), tail)
+}
+
+func TestPatchKeepsOneCheckoutWhereATestNeedsIt(t *testing.T) {
+	require.Equal(t, `defer closeDB(t, db); kept := checkout(t, db)
+kept.ExecContext(routedContext(), "x")
+ensureDBValid(t, db)`, patchBody(t, oneCheckout[0], `defer closeDB(t, db)
+db.Exec("x")
+ensureDBValid(t, db)`))
+	require.Equal(t, `all(t, func(t *testing.T, db *sql.DB) { kept := checkout(t, db)
+tx, err := kept.BeginTx(routedContext(), nil)
+tx.ExecContext(routedContext(), "x")
+})`, patchBody(t, oneCheckout[0], `all(t, func(t *testing.T, db *sql.DB) {
+tx, err := db.Begin()
+tx.Exec("x")
+})`))
+	require.Equal(t, `require.EqualValues(t, 3, db.Stats().OpenConnections)
+require.EqualValues(t, 1, sockets(db).OpenConnections)`, patchBody(t, countsSockets,
+		`require.EqualValues(t, 3, db.Stats().OpenConnections)
+require.EqualValues(t, 1, db.Stats().OpenConnections)`))
+	require.Equal(t, `db := openRoutedOnce(t, *config)`, patchBody(t, keepsNoSocket, `db := stdlib.OpenDB(*config)`))
 }
 
 func TestDifferenceSeesEveryKindOfChange(t *testing.T) {
