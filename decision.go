@@ -85,6 +85,26 @@ const (
 // String returns the class's name, as in "read".
 func (c Class) String() string { return core.Class(c).String() }
 
+// Retry is why a statement ran a second time. The zero Retry is "it did not".
+type Retry uint8
+
+// The causes.
+const (
+	// RetryConnection: the connection or the node failed.
+	RetryConnection = Retry(core.RetryConnection)
+	// RetryConflict: replay on the replica cancelled the read.
+	RetryConflict = Retry(core.RetryConflict)
+	// RetryRefused: the replica refused the statement as a write, or as something that it cannot do.
+	RetryRefused = Retry(core.RetryRefused)
+	// RetrySchema: the replica does not have the table, column or function yet.
+	RetrySchema = Retry(core.RetrySchema)
+	// RetryPlan: the statement was planned before its tables changed.
+	RetryPlan = Retry(core.RetryPlan)
+)
+
+// String returns the cause, as in "conflict"; the zero Retry's is empty.
+func (r Retry) String() string { return core.Retry(r).String() }
+
 // Decision is where a statement went, and why.
 type Decision struct {
 	// Node is the node's name; empty when the statement ran nowhere (Err says why).
@@ -99,9 +119,9 @@ type Decision struct {
 	Level Level
 	// Waited is how long the statement waited for a position.
 	Waited time.Duration
-	// Retry is why the statement ran a second time, or was sent past a node that did not answer: "connection",
-	// "conflict", "refused" or "schema"; empty when the first choice served it.
-	Retry string
+	// Retry is why the statement ran a second time, or was sent past a node that did not answer; zero when the first
+	// choice served it.
+	Retry Retry
 	// WouldWait is true in an answer of [DB.Explain] when the statement would have to wait first; Node and Reason are what
 	// comes of it if the wait succeeds.
 	WouldWait bool

@@ -2,6 +2,7 @@ package readroute
 
 import (
 	"errors"
+	"time"
 
 	"github.com/readroute/readroute/internal/core"
 	"github.com/readroute/readroute/internal/router"
@@ -37,4 +38,34 @@ var (
 )
 
 // NotCaughtUpError says how far the nearest replica was from what a read needed. It matches [ErrNotCaughtUp].
-type NotCaughtUpError = router.NotCaughtUpError
+type NotCaughtUpError struct {
+	// Node is the replica that was nearest; empty when none is healthy.
+	Node string
+	// BehindBytes is how much log it had still to replay.
+	BehindBytes uint64
+	// Lag is how old its state was at most; it means nothing unless LagKnown.
+	Lag time.Duration
+	// LagKnown is false when the lag could not be measured.
+	LagKnown bool
+	// Reason is why the read did not go to a replica, as in "hopeless".
+	Reason Reason
+
+	cause error
+}
+
+// Error describes it.
+func (e *NotCaughtUpError) Error() string { return e.cause.Error() }
+
+// Unwrap returns an error that matches ErrNotCaughtUp.
+func (e *NotCaughtUpError) Unwrap() error { return e.cause }
+
+// refusal turns the router's error into the public one.
+func refusal(err error) error {
+	var e *router.NotCaughtUpError
+	if !errors.As(err, &e) {
+		return err
+	}
+	return &NotCaughtUpError{
+		Node: e.Node, BehindBytes: e.Behind, Lag: e.Lag, LagKnown: e.LagKnown, Reason: Reason(e.Reason), cause: e,
+	}
+}

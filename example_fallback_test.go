@@ -35,7 +35,7 @@ func ExampleWithFallback() {
 	var n int
 	err := db.QueryRowContext(readroute.WithFallback(ctx, readroute.FallbackError), "SELECT count(*) FROM report").Scan(&n)
 	var behind *readroute.NotCaughtUpError
-	fmt.Println(errors.Is(err, readroute.ErrNotCaughtUp), errors.As(err, &behind) && behind.Behind > 0)
+	fmt.Println(errors.Is(err, readroute.ErrNotCaughtUp), errors.As(err, &behind) && behind.BehindBytes > 0)
 
 	err = db.QueryRowContext(readroute.WithFallback(ctx, readroute.FallbackStale), "SELECT count(*) FROM report").Scan(&n)
 	fmt.Println(n, "row on a replica", err)

@@ -307,7 +307,7 @@ func TestK4_27_RecoveryConflict(t *testing.T) {
 	eventually(t, "the read runs", running)
 	conflict()
 	require.NoError(t, <-result)
-	require.Equal(t, "conflict", seen.one(t).Retry)
+	require.Equal(t, readroute.RetryConflict, seen.one(t).Retry)
 
 	tx, err := db.BeginTx(ctx, readOnly)
 	require.NoError(t, err)

@@ -63,6 +63,9 @@ func Open(config Config) (*DB, error) {
 		Strategy:   strategy,
 		Process:    config.WithoutSession == WithoutSessionProcess,
 		OnDiscard:  db.onDiscard,
+		Refusal:    refusal,
+
+		CaptureTimeout: config.CaptureTimeout,
 	}
 	for i, n := range db.nodes {
 		db.cluster.Readers = append(db.cluster.Readers, vconn.NewPool(db.pool(engine, i, n, false)))
@@ -177,7 +180,7 @@ func (db *DB) decision(d *router.Decided) Decision {
 		Class:     Class(d.Class),
 		Level:     Level(d.Level),
 		Waited:    d.Waited,
-		Retry:     d.Retry.String(),
+		Retry:     Retry(d.Retry),
 		WouldWait: d.WouldWait,
 		Err:       d.Err,
 	}
@@ -216,6 +219,7 @@ func (db *DB) Explain(ctx context.Context, query string) (Decision, error) {
 		Replica: core.AnyNode,
 		Dry:     true,
 	}, &d)
+	d.Err = refusal(d.Err)
 	return db.decision(&d), d.Err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"time"
 
 	"github.com/readroute/readroute/internal/core"
 	"github.com/readroute/readroute/internal/router"
@@ -22,6 +23,10 @@ type Cluster struct {
 	Readers    []*Pool // by node
 	Writers    []*Pool // by node
 	Strategy   core.Strategy
+	// CaptureTimeout is how long a read may wait for a position read on the primary.
+	CaptureTimeout time.Duration
+	// Refusal turns the router's error of a statement that no node may serve into the caller's. It may be nil.
+	Refusal func(error) error
 	// Process makes every write move Router.Process as well.
 	Process bool
 	// OnDiscard hears that a physical connection was closed at check-in because it carried session state or an open

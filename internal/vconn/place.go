@@ -31,8 +31,9 @@ func (c *Conn) place(ctx context.Context, st *sqlclass.Statement, retry core.Ret
 			c.slot = true
 		}
 		if d.Err != nil {
+			err := c.explain(d)
 			c.cluster.Router.Report(ctx, d)
-			return nil, c.explain(d)
+			return nil, err
 		}
 		h, err := c.connect(ctx, d)
 		switch {
@@ -79,6 +80,9 @@ func (c *Conn) ask(st *sqlclass.Statement, retry core.Retry, exclude uint64) *ro
 }
 
 func (c *Conn) explain(d *router.Decided) error {
+	if c.cluster.Refusal != nil {
+		d.Err = c.cluster.Refusal(d.Err)
+	}
 	if errors.Is(d.Err, router.ErrUnknownNode) {
 		return fmt.Errorf("%w: the context asks for one that cluster %q does not have", d.Err, c.cluster.Name)
 	}
@@ -148,8 +152,26 @@ func (c *Conn) verify(ctx context.Context, h *held, d *router.Decided) error {
 			m.Kick(d.Node)
 		}
 	}
+	if s.Position.Timeline == 0 {
+		c.date(ctx, &s)
+	}
 	if snapshot.Covers(s.Position, d.Positions, d.CapturedAt) != core.Covered {
 		return fmt.Errorf("read on node %q: %w", n.Name, errNotProven)
 	}
 	return nil
+}
+
+// date fills in the timeline of a sample whose server does not tell it to this user: a primary that is seen on it after
+// the sample leaves no room for a promotion in between.
+func (c *Conn) date(ctx context.Context, s *core.Sample) {
+	ctx, cancel := context.WithTimeout(ctx, c.cluster.CaptureTimeout)
+	defer cancel()
+	capture := c.cluster.Router.Captures.Join()
+	if capture.Wait(ctx) != nil {
+		return
+	}
+	primary := capture.Result().Position
+	if primary.System == s.Position.System && primary.Timeline == s.TimelineFloor {
+		s.Position.Timeline = primary.Timeline
+	}
 }
