@@ -178,7 +178,7 @@ func TestK4_06_OneReadMayRefuseThePrimary(t *testing.T) {
 	require.ErrorIs(t, err, readroute.ErrNotCaughtUp)
 	var behind *readroute.NotCaughtUpError
 	require.ErrorAs(t, err, &behind)
-	require.Positive(t, behind.Behind)
+	require.Positive(t, behind.BehindBytes)
 	require.NotEmpty(t, behind.Node)
 	d := seen.one(t)
 	require.Empty(t, d.Node)
@@ -226,7 +226,7 @@ func TestK4_09_RefusedDialIsAFailure(t *testing.T) {
 	}
 	for _, d := range seen.take() {
 		require.Equal(t, standbys(c)[1].Name(), d.Node)
-		require.Empty(t, d.Retry)
+		require.Zero(t, d.Retry)
 	}
 }
 
