@@ -139,6 +139,9 @@ func (c poolConnector) Driver() driver.Driver { return c.p.cfg.Connector.Driver(
 
 // Connect opens a connection, asks it who it is, and refuses one that is not of the pool's role.
 func (c poolConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	if g, ok := ctx.(*getting); ok {
+		ctx = g.Context // what a driver makes of it may outlive the checkout, whose context is used again
+	}
 	p, err := c.p.dial(ctx)
 	if c.p.cfg.Dialled != nil && ctx.Err() == nil {
 		c.p.cfg.Dialled(err)
