@@ -167,6 +167,7 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 		}
 		if r.wait(ctx, session, &in, d) {
 			in.Budget = max(0, r.budget(ctx)-time.Since(began))
+			in.Waited = in.Waited || in.Budget == 0 // for a capture, for as long as it might
 		} else {
 			in.Budget = 0
 		}
