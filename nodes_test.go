@@ -210,6 +210,9 @@ func TestK4_09_RefusedDialIsAFailure(t *testing.T) {
 	seen := record(&config)
 	db := open(t, config)
 	gone := standbys(c)[0]
+	eventually(t, "both replicas are measured", func() bool {
+		return status(t, db, config.Replicas[0].Name).LagKnown && status(t, db, config.Replicas[1].Name).LagKnown
+	})
 	require.NoError(t, gone.StopImmediate(testContext(t)))
 	ctx := sessionContext(t)
 	errs := make([]error, 100)
@@ -220,7 +223,7 @@ func TestK4_09_RefusedDialIsAFailure(t *testing.T) {
 	wg.Wait()
 	require.NoError(t, errors.Join(errs...))
 	seen.take()
-	require.False(t, status(t, db, gone.Name()).Healthy)
+	require.False(t, status(t, db, gone.Name()).Healthy, "%+v", db.Nodes())
 	for range 50 {
 		require.NoError(t, db.QueryRowContext(ctx, "SELECT 1").Scan(new(int)))
 	}
