@@ -64,7 +64,9 @@ type unknownWrite struct {
 	proxy *dbtest.Proxy
 }
 
+// pause stops replay once the log so far is there, and there is a connection to write on.
 func (u *unknownWrite) pause() {
+	require.NoError(u, u.db.PingContext(u.ctx))
 	flush(u, u.c)
 	pauseReplay(u, u.c)
 }
@@ -104,7 +106,7 @@ var unknowns = []unknown{
 		return err
 	}},
 	{name: "COMMIT that outlasts its context", cause: context.DeadlineExceeded, write: func(u *unknownWrite) error {
-		makeSlowCommit(u, u.c, u.table, "PERFORM pg_sleep(0.4)")
+		makeSlowCommit(u, u.c, u.table, "PERFORM pg_sleep(0.25)")
 		loseCancels(u.proxy)
 		ctx, cancel := context.WithCancelCause(u.ctx)
 		u.Cleanup(func() { cancel(nil) })
@@ -144,7 +146,7 @@ var unknowns = []unknown{
 		return u.db.QueryRowContext(u.ctx, u.text(returning), pgx.QueryExecModeSimpleProtocol).Scan(&u.id)
 	}},
 	{name: "Exec that outlasts its context", cause: context.DeadlineExceeded, write: func(u *unknownWrite) error {
-		makeSlowWrite(u, u.c, u.table, "PERFORM pg_sleep(0.4)")
+		makeSlowWrite(u, u.c, u.table, "PERFORM pg_sleep(0.25)")
 		loseCancels(u.proxy)
 		u.pause()
 		_, err := u.db.ExecContext(u.short(), u.text(insert))
@@ -152,13 +154,13 @@ var unknowns = []unknown{
 	}},
 	{name: "Exec that ignores the cancel request", cause: context.DeadlineExceeded, write: func(u *unknownWrite) error {
 		makeSlowWrite(u, u.c, u.table,
-			"BEGIN PERFORM pg_sleep(10); EXCEPTION WHEN query_canceled THEN PERFORM pg_sleep(0.4); END")
+			"BEGIN PERFORM pg_sleep(10); EXCEPTION WHEN query_canceled THEN PERFORM pg_sleep(0.25); END")
 		u.pause()
 		_, err := u.db.ExecContext(u.short(), u.text(insert))
 		return err
 	}},
 	{name: "prepared Exec that outlasts its context", cause: context.DeadlineExceeded, write: func(u *unknownWrite) error {
-		makeSlowWrite(u, u.c, u.table, "PERFORM pg_sleep(0.4)")
+		makeSlowWrite(u, u.c, u.table, "PERFORM pg_sleep(0.25)")
 		loseCancels(u.proxy)
 		u.pause()
 		stmt, err := u.db.PrepareContext(u.ctx, u.text(insertArg))
@@ -168,13 +170,13 @@ var unknowns = []unknown{
 		return err
 	}},
 	{name: "QueryRow that outlasts its context", cause: context.DeadlineExceeded, write: func(u *unknownWrite) error {
-		makeSlowWrite(u, u.c, u.table, "PERFORM pg_sleep(0.4)")
+		makeSlowWrite(u, u.c, u.table, "PERFORM pg_sleep(0.25)")
 		loseCancels(u.proxy)
 		u.pause()
 		return u.db.QueryRowContext(u.short(), u.text(returning)).Scan(&u.id)
 	}},
 	{name: "function that outlasts its context", cause: context.DeadlineExceeded, write: func(u *unknownWrite) error {
-		makeSlowWrite(u, u.c, u.table, "PERFORM pg_sleep(0.4)")
+		makeSlowWrite(u, u.c, u.table, "PERFORM pg_sleep(0.25)")
 		loseCancels(u.proxy)
 		u.pause()
 		return u.db.QueryRowContext(u.short(), u.text("SELECT add_{t}({id})")).Scan(&u.id)
@@ -388,4 +390,47 @@ func TestIdleConnectionsThatDiedAreReplaced(t *testing.T) {
 			require.NoError(t, tx.Commit())
 		}
 	}
+}
+
+// TestIdleConnectionThatCannotBeReplaced: the write was not sent, and says why.
+func TestIdleConnectionThatCannotBeReplaced(t *testing.T) {
+	c := sharedCluster(t)
+	config, proxy := behindProxy(t, c)
+	replica, err := dbtest.NewProxy(standbys(c)[0].Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, replica.Close()) })
+	config.Replicas = config.Replicas[:1]
+	config.Replicas[0].Connector = readroute.Postgres(standbys(c)[0].DSNVia(replica))
+	config.ProbeInterval = time.Minute // nobody notices before the statements do
+	db := open(t, config)
+	table := newTable(t, c, "id int")
+	ctx := sessionContext(t)
+	for _, use := range []func() error{
+		func() error { _, err := db.ExecContext(ctx, "INSERT INTO "+table+" VALUES (1)"); return err },
+		func() error { _, err := db.ExecContext(ctx, "INSERT INTO "+table+" VALUES ($1)", 1); return err },
+		func() error {
+			tx, err := db.BeginTx(ctx, nil)
+			if err == nil {
+				err = tx.Commit()
+			}
+			return err
+		},
+		func() error { return db.PingContext(ctx) },
+	} {
+		eventually(t, "the primary answers", func() bool { return use() == nil })
+		require.NoError(t, proxy.Refuse(true))
+		proxy.Cut()
+		eventually(t, "the proxy has cut", func() bool { return proxy.Live() == 0 })
+		err := use()
+		require.Error(t, err)
+		require.NotErrorIs(t, err, readroute.ErrCommitUnknown)
+		require.NoError(t, proxy.Refuse(false))
+	}
+
+	read := sessionContext(t)
+	require.NoError(t, db.QueryRowContext(read, "SELECT 1").Scan(new(int)))
+	require.NoError(t, replica.Refuse(true))
+	replica.Cut()
+	eventually(t, "the proxy has cut", func() bool { return replica.Live() == 0 })
+	require.NoError(t, db.QueryRowContext(read, "SELECT 1").Scan(new(int)), "it goes to the primary")
 }

@@ -187,7 +187,7 @@ func (c *Conn) mayRetry(ctx context.Context, st *sqlclass.Statement) bool {
 // retryFor says why a failed read may run once more. An error that is neither the server's nor leaves the connection
 // broken comes from the arguments: it would come again.
 func (c *Conn) retryFor(h *held, err error) core.Retry {
-	if h.interrupted {
+	if h.interrupted || !h.attached() {
 		return core.RetryConnection
 	}
 	retry := c.cluster.Engine.Retry(err)
@@ -205,7 +205,8 @@ func (c *Conn) retryFor(h *held, err error) core.Retry {
 func (c *Conn) again(ctx context.Context, st *sqlclass.Statement, query string, h *held,
 	retry core.Retry, first error, op func(*physical) error,
 ) (*held, error) {
-	exclude := uint64(1) << h.node
+	node := c.decided.Node // h has none when its connection could not be replaced
+	exclude := uint64(1) << node
 	switch retry {
 	case core.RetryRefused:
 		c.cluster.Classifier.LearnWrite(query)
@@ -214,7 +215,7 @@ func (c *Conn) again(ctx context.Context, st *sqlclass.Statement, query string, 
 		exclude = ^uint64(0)
 	case core.RetryConnection:
 		h.discard = true
-		c.cluster.Router.Monitor.Kick(h.node)
+		c.cluster.Router.Monitor.Kick(node)
 	case core.RetryConflict:
 		if c.decided.Level == core.LevelEventual && !c.otherReplica(exclude) {
 			// An eventual read has not asked for the primary; a report that replay cancels must not end up there.
@@ -309,7 +310,7 @@ func (c *Conn) release(h *held) {
 
 // run calls op with a connection. One out of the idle pool that turns out to be dead, and on which nothing has run in
 // this checkout, is replaced, until one was opened for it: handed to database/sql, ErrBadConn would end with a fresh
-// virtual connection over yet another stale physical one.
+// virtual connection over yet another stale physical one. When it cannot be replaced, h has none, and nothing was sent.
 //
 // changes says that op may change something. Then a driver that claims to have sent nothing is not believed when the
 // connection was closed meanwhile: pgx 5.12 says so of a text without arguments, or a COMMIT, whose answer was cut off.

@@ -19,7 +19,7 @@ type physical struct {
 	pool    *Pool
 	epoch   uint64          // of the pool when it was opened: a node that changes its role drops what is older
 	opened  time.Time       // when it was open: a sample that began later can speak for it
-	proof   core.Sample     // read on this very connection when it was opened
+	proof   core.Sample     // read on this very connection: when it was opened, or newer
 	backend monitor.Backend // the server's side of it; zero when unknown
 
 	// Owned by whoever has the connection checked out:

@@ -43,7 +43,7 @@ func (c *Conn) sessions(ctx context.Context, list []*core.Session) []*core.Sessi
 
 // took takes note of what a statement on h has done, and returns its error.
 func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows bool, err error) error {
-	if h == &c.replica || c.tx != nil && c.tx.role == core.RoleReplica {
+	if h == &c.replica || c.tx != nil && c.tx.role == core.RoleReplica || !h.attached() {
 		return err
 	}
 	if st.LeavesState && (err == nil || st.Multi) {
