@@ -1,74 +1,185 @@
 package sqlclass
 
 import (
+	"hash/maphash"
 	"strings"
 	"sync"
 	"sync/atomic"
 )
 
-// cache remembers answers by text, in two generations: when the young one has grown to half of the budget, it becomes
-// the old one and the old one is forgotten. What is asked for moves into the young one. Reading takes no lock.
+// cache remembers answers by text: a table of fixed size of which every slot is an atomic pointer to an immutable answer. Reading
+// takes no lock and writes nothing but a counter and, now and then, a mark. A text is kept from the second time on that it
+// is asked for, so an endless stream of texts that each come once leaves what is in the cache alone. When the budget is used
+// up, a hand goes round and drops what was not asked for since it last came by.
 type cache struct {
-	budget int64 // bytes
-	gen    atomic.Pointer[generations]
-	mu     sync.Mutex // serializes the change of generations
-}
-
-type generations struct {
-	young, old *generation
-}
-
-type generation struct {
-	entries sync.Map // string to *Statement
+	budget  int64 // bytes
+	slots   []atomic.Pointer[answer]
+	mask    uint64
+	seen    []atomic.Uint32 // parts of the hashes of texts that were asked for once
+	entries atomic.Int64
 	bytes   atomic.Int64
-	count   atomic.Int64
+	hits    counter
+	misses  counter
+
+	mu   sync.Mutex // guards writing to slots, hand, entries and bytes
+	hand uint64
 }
 
-// entryOverhead is roughly what an entry costs beside its text.
-const entryOverhead = 200
+// answer is an immutable entry of a cache, but for its mark.
+type answer struct {
+	hash uint64
+	text string
+	st   Statement
+	used atomic.Bool // asked for since the hand came by
+}
+
+const (
+	// answerOverhead is roughly what an answer costs beside its text: itself, its slots, the allocator.
+	answerOverhead = 256
+	// ways is how many slots a text can be in.
+	ways = 4
+	// largest is the part of the budget that one answer may take.
+	largest = 16
+)
+
+var seed = maphash.MakeSeed()
+
+func hash(text string) uint64 { return maphash.String(seed, text) }
 
 func newCache(budget int64) *cache {
-	c := &cache{budget: budget}
-	c.gen.Store(&generations{young: new(generation), old: new(generation)})
-	return c
+	size := uint64(64)
+	for int64(size)*answerOverhead < budget {
+		size *= 2
+	}
+	return &cache{budget: budget, slots: make([]atomic.Pointer[answer], size), mask: size - 1, seen: make([]atomic.Uint32, size)}
 }
 
-func (c *cache) get(text string) *Statement {
-	g := c.gen.Load()
-	if v, ok := g.young.entries.Load(text); ok {
-		return v.(*Statement)
-	}
-	if v, ok := g.old.entries.Load(text); ok {
-		st := v.(*Statement)
-		c.put(text, *st)
-		return st
+// get returns the answer for a text, or nil.
+func (c *cache) get(h uint64, text string) *Statement {
+	for i := range uint64(ways) {
+		a := c.slots[(h+i)&c.mask].Load()
+		if a != nil && a.hash == h && a.text == text {
+			if !a.used.Load() {
+				a.used.Store(true)
+			}
+			c.hits.add(h)
+			return &a.st
+		}
 	}
 	return nil
 }
 
-// put remembers an answer. A text that would fill a good part of the cache by itself is not kept.
-func (c *cache) put(text string, st Statement) {
-	size := int64(len(text)+len(st.Token)) + entryOverhead
-	if size > c.budget/16 {
+// missed counts a miss. It reports whether the text should be kept: it was asked for before, and it is not too large.
+func (c *cache) missed(h uint64, length int) bool {
+	c.misses.add(h)
+	if c.tooLarge(length) {
+		return false
+	}
+	mark := uint32(h>>32) | 1
+	s := &c.seen[h&c.mask]
+	if s.Load() == mark {
+		return true
+	}
+	s.Store(mark)
+	return false
+}
+
+func (c *cache) tooLarge(length int) bool { return int64(length)+answerOverhead > c.budget/largest }
+
+// put keeps the answer that classify gives for a copy of the text: neither holds on to memory of the caller's.
+func (c *cache) put(h uint64, text string, classify func(string) Statement) {
+	if c.tooLarge(len(text)) {
 		return
 	}
-	g := c.gen.Load()
-	st.Token = strings.Clone(st.Token) // it may be a part of a text that is not ours to keep
-	if _, there := g.young.entries.LoadOrStore(strings.Clone(text), &st); there {
-		return
-	}
-	g.young.count.Add(1)
-	if g.young.bytes.Add(size) <= c.budget/2 {
-		return
-	}
+	a := &answer{hash: h, text: strings.Clone(text)}
+	a.st = classify(a.text)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.gen.Load() == g {
-		c.gen.Store(&generations{young: new(generation), old: g.young})
+	free := -1
+	for i := range ways {
+		old := c.slots[(h+uint64(i))&c.mask].Load()
+		switch {
+		case old == nil:
+			if free < 0 {
+				free = i
+			}
+		case old.hash == h && old.text == text:
+			c.drop((h + uint64(i)) & c.mask)
+			free = i
+		}
+	}
+	if free < 0 { // all are taken: one that was not asked for lately, else any
+		free = int(h>>60) % ways
+		for i := range ways {
+			if !c.slots[(h+uint64(i))&c.mask].Load().used.Load() {
+				free = i
+				break
+			}
+		}
+		c.drop((h + uint64(free)) & c.mask)
+	}
+	size := a.size()
+	for c.bytes.Load()+size > c.budget {
+		c.sweep()
+	}
+	c.slots[(h+uint64(free))&c.mask].Store(a)
+	c.bytes.Add(size)
+	c.entries.Add(1)
+}
+
+func (a *answer) size() int64 { return int64(len(a.text)) + answerOverhead }
+
+// drop empties a slot. mu is held.
+func (c *cache) drop(slot uint64) {
+	if a := c.slots[slot].Swap(nil); a != nil {
+		c.bytes.Add(-a.size())
+		c.entries.Add(-1)
 	}
 }
 
-func (c *cache) size() (entries, bytes int64) {
-	g := c.gen.Load()
-	return g.young.count.Load() + g.old.count.Load(), g.young.bytes.Load() + g.old.bytes.Load()
+// sweep moves the hand by one slot: an answer that was asked for gets another round. mu is held.
+func (c *cache) sweep() {
+	slot := c.hand & c.mask
+	c.hand++
+	a := c.slots[slot].Load()
+	if a != nil && !a.used.Swap(false) {
+		c.drop(slot)
+	}
+}
+
+// remove drops the answer for a text.
+func (c *cache) remove(h uint64, text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range uint64(ways) {
+		if a := c.slots[(h+i)&c.mask].Load(); a != nil && a.hash == h && a.text == text {
+			c.drop((h + i) & c.mask)
+		}
+	}
+}
+
+// forget drops everything.
+func (c *cache) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for slot := range c.slots {
+		c.drop(uint64(slot))
+	}
+}
+
+// counter is a counter that many processors can add to without waiting for each other's cache lines.
+type counter struct {
+	stripes [8]struct {
+		n atomic.Int64
+		_ [56]byte
+	}
+}
+
+func (c *counter) add(h uint64) { c.stripes[h>>40&7].n.Add(1) }
+
+func (c *counter) sum() (n int64) {
+	for i := range c.stripes {
+		n += c.stripes[i].n.Load()
+	}
+	return n
 }

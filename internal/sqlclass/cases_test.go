@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,34 +12,40 @@ import (
 	"github.com/readroute/readroute/internal/sqlclass"
 )
 
-// keptOnPrimary are reads of the cases that may leave the primary and do not yet.
-var keptOnPrimary = map[string]string{
-	"K1-35.2": "COPY (SELECT ..) TO STDOUT",
-}
+// testCase is one statement and where it belongs: replica-ok, primary, or pin-session.
+type testCase struct{ ID, Dialect, SQL, Target string }
 
-// TestClassCases holds the classifier to what users of other routers reported: testdata says where each text belongs.
-func TestClassCases(t *testing.T) {
-	f, err := os.Open("testdata/postgres.jsonl")
+var dialects = map[string]sqlclass.Dialect{"pg": sqlclass.PostgreSQL, "mysql": sqlclass.MySQL, "mariadb": sqlclass.MariaDB}
+
+// readCases reads a file of testdata.
+func readCases(t testing.TB, name string) []testCase {
+	t.Helper()
+	f, err := os.Open(filepath.Join("testdata", name))
 	require.NoError(t, err)
 	defer f.Close()
+	var cases []testCase
 	lines := bufio.NewScanner(f)
-	cases := 0
 	for lines.Scan() {
-		var c struct{ ID, SQL, Target string }
-		require.NoError(t, json.Unmarshal(lines.Bytes(), &c))
-		cases++
-		t.Run(c.ID, func(t *testing.T) {
-			st := sqlclass.ClassifyText(sqlclass.PostgreSQL, c.SQL)
-			got := target(st)
-			if keptOnPrimary[c.ID] != "" {
-				require.Equal(t, "primary", got)
-				return
-			}
-			require.Equal(t, c.Target, got, "%q: %+v", c.SQL, st)
-		})
+		var c testCase
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &c), lines.Text())
+		cases = append(cases, c)
 	}
 	require.NoError(t, lines.Err())
-	require.Greater(t, cases, 80)
+	return cases
+}
+
+// TestClassCases holds the classifier to what users of other routers reported (cases.jsonl).
+func TestClassCases(t *testing.T) {
+	for _, file := range []string{"cases.jsonl"} {
+		cases := readCases(t, file)
+		require.Greater(t, len(cases), 130)
+		for _, c := range cases {
+			t.Run(c.ID, func(t *testing.T) {
+				st := sqlclass.ClassifyText(dialects[c.Dialect], c.SQL)
+				require.Equal(t, c.Target, target(st), "%s %q: %+v", c.Dialect, c.SQL, st)
+			})
+		}
+	}
 }
 
 func target(st sqlclass.Statement) string {

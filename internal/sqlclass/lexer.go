@@ -156,8 +156,9 @@ func (l *lexer) pair(char byte) token {
 // word reads an unquoted word, or the string or quoted name of which it is the prefix.
 func (l *lexer) word() token {
 	s, start := l.s, l.pos
-	end := start + 1
+	end, high := start+1, s[start]
 	for end < len(s) && wordPart[s[end]] {
+		high |= s[end]
 		end++
 	}
 	l.pos = end
@@ -183,7 +184,7 @@ func (l *lexer) word() token {
 	t := token{kind: word, start: start, end: end}
 	if t.known = l.vocab.find(s[start:end]); t.known != nil {
 		t.kw = t.known.kw
-	} else if l.vocab.refuses(s[start:end]) {
+	} else if high >= utf8.RuneSelf && !utf8.ValidString(s[start:end]) {
 		return l.bad(start)
 	}
 	return t
@@ -259,12 +260,7 @@ func (l *lexer) continued() int {
 		case c == '\n' || c == '\r':
 			newline = true
 		case charClass[c] == charBlank:
-		case c == '-' && newline && i+1 < len(l.s) && l.s[i+1] == '-':
-			for i+1 < len(l.s) && l.s[i+1] != '\n' && l.s[i+1] != '\r' {
-				i++
-			}
 		case c == '-' && i+1 < len(l.s) && l.s[i+1] == '-':
-			// A comment may also stand before the line end that it closes.
 			for i+1 < len(l.s) && l.s[i+1] != '\n' && l.s[i+1] != '\r' {
 				i++
 			}
@@ -283,49 +279,77 @@ func (l *lexer) name(start int, quote byte) token {
 	if t.kind == quotedName {
 		text := l.s[start+1 : t.end-1]
 		if l.dialect == PostgreSQL {
-			t.known = l.vocab.findExact(text)
+			t.known = l.vocab.findQuoted(text, false)
 		} else {
-			t.known = l.vocab.find(text)
+			t.known = l.vocab.findQuoted(text, true)
 		}
 	}
 	return t
 }
 
-// number reads a numeric literal. What follows it directly and could continue a word belongs to it: 1e5, 0x1F, 1_000. In MySQL
-// and MariaDB that can be a name (1a), which no rule here has to know.
+// number reads a numeric literal. Letters directly after one are an error in PostgreSQL from 15 on and a new word before; MySQL and
+// MariaDB read 1a as a name, 1.5a as a number and a word.
 func (l *lexer) number() token {
 	s, start := l.s, l.pos
 	i := start
-	for i < len(s) {
-		c := s[i]
-		switch {
-		case wordPart[c]:
-			if c >= utf8.RuneSelf {
-				return l.bad(start)
-			}
-			if (c == 'e' || c == 'E') && i+2 < len(s) && (s[i+1] == '+' || s[i+1] == '-') && charClass[s[i+2]] == charDigit {
-				if decimal(s[start:i]) {
-					i++
-				}
-			}
-		case c == '.' && !(i+1 < len(s) && s[i+1] == '.'):
-		default:
-			l.pos = i
-			return token{kind: number, start: start, end: i}
+	if s[i] == '0' && i+2 < len(s) && isBasedNumber(s[i+1], s[i+2]) {
+		i += 2
+		for i < len(s) && (isHex(s[i]) || s[i] == '_' && l.dialect == PostgreSQL) {
+			i++
 		}
-		i++
+		return l.numberUpTo(start, i, true)
 	}
-	l.pos = i
-	return token{kind: number, start: start, end: i}
+	i = l.digits(i)
+	integer := i > start && (i == len(s) || s[i] != '.')
+	if i < len(s) && s[i] == '.' && !(i+1 < len(s) && s[i+1] == '.') {
+		i = l.digits(i + 1)
+	}
+	if i+1 < len(s) && s[i]|0x20 == 'e' {
+		exp := i + 1
+		if (s[exp] == '+' || s[exp] == '-') && exp+1 < len(s) {
+			exp++
+		}
+		if charClass[s[exp]] == charDigit {
+			i = l.digits(exp)
+			integer = false
+		}
+	}
+	return l.numberUpTo(start, i, integer)
 }
 
-func decimal(s string) bool {
-	for i := range len(s) {
-		if charClass[s[i]] != charDigit && s[i] != '.' && s[i] != '_' {
-			return false
+// numberUpTo ends the literal at end. nameable: with letters after it, it would be a name in MySQL and MariaDB.
+func (l *lexer) numberUpTo(start, end int, nameable bool) token {
+	if end < len(l.s) && wordPart[l.s[end]] {
+		if l.dialect == PostgreSQL {
+			return l.bad(start)
+		}
+		if nameable {
+			return l.word()
 		}
 	}
-	return true
+	l.pos = end
+	return token{kind: number, start: start, end: end}
+}
+
+func (l *lexer) digits(i int) int {
+	for i < len(l.s) && (charClass[l.s[i]] == charDigit || l.s[i] == '_' && l.dialect == PostgreSQL) {
+		i++
+	}
+	return i
+}
+
+func isBasedNumber(base, digit byte) bool {
+	switch base {
+	case 'x', 'X':
+		return isHex(digit)
+	case 'b', 'B', 'o', 'O':
+		return digit >= '0' && digit <= '7'
+	}
+	return false
+}
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f'
 }
 
 // dollar reads what begins with a dollar sign: a parameter or a dollar-quoted string in PostgreSQL. MySQL gives $tag$ the same

@@ -2,168 +2,68 @@ package sqlclass
 
 import "strings"
 
-// maxDepth is how deep parentheses may nest before a text is no longer followed.
-const maxDepth = 200
-
-// postgres classifies one text of PostgreSQL.
-func postgres(query string, functions map[string]bool) Statement {
-	p := postgresScan{lexer: lexer{s: query, dialect: PostgreSQL, reading: doubleIsName, vocab: postgresVocabulary}, functions: functions}
-	var all Statement
-	count := 0
-	for {
-		st, ok := p.statement()
-		if ok {
-			if count == 0 {
-				all = st
-			} else {
-				all = both(all, st)
-			}
-			count++
-		}
-		if p.t.kind == endOfText {
-			break
-		}
-		if p.t.kind == bad {
-			return Statement{Hint: p.hint, MayWrite: true, CommitsOnError: true, Token: "text that cannot be read"}
-		}
-	}
-	if p.ambiguous {
-		return Statement{Hint: p.hint, MayWrite: true, CommitsOnError: true, Token: "a backslash before a quote"}
-	}
-	if count > 1 {
-		all.Multi = true
-		all.CommitsOnError = all.CommitsOnError || all.MayWrite || all.EndsTx
-	}
-	all.Hint = p.hint
-	return all
-}
-
-// both joins two statements of one text: the stronger class counts, and every effect.
-func both(a, b Statement) Statement {
-	if strength(b.Class) > strength(a.Class) {
-		a.Class, a.Token = b.Class, b.Token
-	}
-	a.LeavesState = a.LeavesState || b.LeavesState
-	a.TxState = a.TxState || b.TxState
-	a.DependsState = a.DependsState || b.DependsState
-	a.MayWrite = a.MayWrite || b.MayWrite
-	a.CommitsOnError = a.CommitsOnError || b.CommitsOnError
-	a.EndsTx = a.EndsTx || b.EndsTx
-	a.BeginsTx = a.BeginsTx || b.BeginsTx
-	return a
-}
-
-func strength(c Class) int {
-	switch c {
-	case Read:
-		return 0
-	case TxControl:
-		return 1
-	case SessionState:
-		return 2
-	case Unknown:
-		return 3
-	case Write:
-	}
-	return 4
-}
-
-// postgresScan walks over the tokens of a text.
-type postgresScan struct {
-	lexer
-	functions map[string]bool // the user's own that only read
-	t         token           // the current token
-	// before are the tokens before it, the nearest first.
-	before [3]token
-	depth  int
-	parens [maxDepth]paren
-}
-
-// paren is what is known of one level of parentheses.
-type paren struct {
-	// expression: an expression follows the closing parenthesis (DISTINCT ON (..), OPERATOR(..)), so that a name after it
-	// may be a function's.
-	expression bool
-	// with: inside the list of a WITH clause, where a name before a parenthesis is that of a CTE.
-	with bool
-	// setConfig: the arguments of set_config.
-	setConfig bool
-}
-
-func (p *postgresScan) advance() {
-	p.before[2], p.before[1], p.before[0] = p.before[1], p.before[0], p.t
-	p.t = p.next()
-}
-
-func (p *postgresScan) ended() bool {
-	return p.t.kind == endOfText || p.t.kind == bad || p.depth == 0 && p.t.kind == punct && p.t.char == ';'
-}
-
-// text returns the token's text.
-func (p *postgresScan) text(t token) string { return p.s[t.start:t.end] }
-
-// word returns an unquoted word in lower case if it is in the vocabulary, else "".
-func (t *token) word() string {
-	if t.kind == word && t.known != nil {
-		return t.known.word
-	}
-	return ""
-}
-
-// statement classifies the next statement. ok is false when there is none before the next semicolon.
-func (p *postgresScan) statement() (st Statement, ok bool) {
-	p.t, p.before, p.depth = token{kind: punct, char: ';'}, [3]token{}, 0
-	p.parens[0] = paren{}
-	p.advance()
-	if p.ended() {
-		return Statement{}, false
-	}
+// postgres classifies the statement that begins at the current token.
+func (p *scan) postgres() Statement {
 	first := p.t
-	if isQuery(first) {
-		return p.query(), true
+	switch {
+	case isQuery(first):
+		st := Statement{Class: Read}
+		p.postgresQuery(&st)
+		return st
+	case first.kind != word:
+		p.skip()
+		return Statement{MayWrite: true, CommitsOnError: true, Token: p.text(first)}
+	case first.kw == kwExplain:
+		return p.postgresExplain()
+	case first.kw == kwCopy:
+		return p.postgresCopy()
 	}
-	if first.kw == kwExplain {
-		return p.explain(), true
+	st := p.postgresCommand(first.word())
+	if st.Token == "" {
+		st.Token = p.text(first)
 	}
-	st = p.command(first.word())
-	st.Token = p.text(first)
-	for !p.ended() {
-		p.advance()
-	}
-	return st, true
+	p.skip()
+	return st
 }
 
+// isQuery reports whether a query begins at the token: SELECT, WITH, VALUES, TABLE or a parenthesis.
 func isQuery(t token) bool {
 	switch t.kw {
 	case kwSelect, kwWith, kwValues, kwTable:
 		return t.kind == word
 	}
-	return t.kind == punct && t.char == '('
+	return t.is('(')
 }
 
-// command classifies a statement that is no query by its first word, and looks at the second where it matters.
-func (p *postgresScan) command(verb string) Statement {
-	ddl := Statement{Class: Write, MayWrite: true, CommitsOnError: true}
+// postgresCommand classifies a statement that is no query by its first word, and looks at what follows where that matters.
+func (p *scan) postgresCommand(verb string) Statement {
+	first := p.t
 	p.advance()
 	second := p.t.word()
 	switch verb {
-	case "insert", "update", "delete", "merge", "truncate", "copy", "lock", "notify":
-		return Statement{Class: Write, MayWrite: true, LeavesState: p.mentionsState()}
+	case "insert", "update", "delete", "merge":
+		st := Statement{Class: Write, MayWrite: true, Token: p.text(first)}
+		if p.t.kw == kwInto { // no SELECT INTO
+			p.advance()
+		}
+		p.postgresQuery(&st)
+		return st
+	case "truncate", "notify":
+		return p.postgresWrite(Statement{Class: Write, MayWrite: true})
+	case "lock":
+		return p.postgresWrite(Statement{Class: Write, MayWrite: true, TxState: true})
 	case "create", "drop", "alter":
-		ddl.LeavesState = p.mentionsTemp()
-		return ddl
+		return p.postgresDefinition()
 	case "comment", "grant", "revoke", "reindex", "cluster", "vacuum", "analyze", "analyse", "refresh", "security",
-		"reassign", "import", "checkpoint":
-		return ddl
-	case "call", "do":
-		return ddl
+		"reassign", "import", "checkpoint", "repack", "call", "do":
+		return p.postgresWrite(Statement{Class: Write, MayWrite: true, CommitsOnError: true})
 	case "begin", "start":
+		if verb == "start" && second != "transaction" {
+			break
+		}
 		return Statement{Class: TxControl, BeginsTx: true}
 	case "commit", "end", "rollback", "abort":
-		if second == "prepared" {
-			return Statement{Class: Write, MayWrite: true}
-		}
-		return p.endsTx(verb)
+		return p.endsTx(verb == "commit" || verb == "end")
 	case "savepoint", "release":
 		return Statement{Class: TxControl, TxState: true}
 	case "prepare":
@@ -172,15 +72,21 @@ func (p *postgresScan) command(verb string) Statement {
 		}
 		return Statement{Class: SessionState, LeavesState: true}
 	case "set":
-		if second == "local" || second == "transaction" || second == "constraints" {
+		switch second {
+		case "local", "transaction", "constraints":
 			return Statement{Class: SessionState, TxState: true}
 		}
 		return Statement{Class: SessionState, LeavesState: true}
 	case "reset", "discard", "listen", "unlisten", "deallocate", "load":
 		return Statement{Class: SessionState, LeavesState: true}
 	case "declare":
-		if p.mentionsHold() {
-			return Statement{Class: SessionState, LeavesState: true, MayWrite: true}
+		for ; !p.ended(); p.advance() {
+			if p.t.word() == "hold" && p.before[0].kw == kwWith {
+				return Statement{Class: SessionState, LeavesState: true, MayWrite: true}
+			}
+			if p.t.kw == kwFor {
+				break
+			}
 		}
 		return Statement{Class: SessionState, TxState: true, MayWrite: true}
 	case "show":
@@ -191,14 +97,57 @@ func (p *postgresScan) command(verb string) Statement {
 	return Statement{MayWrite: true, CommitsOnError: true}
 }
 
-// endsTx classifies COMMIT and ROLLBACK: ROLLBACK TO ends nothing, AND CHAIN begins the next transaction.
-func (p *postgresScan) endsTx(verb string) Statement {
+// postgresWrite adds to a statement that is no read what its expressions and names do.
+func (p *scan) postgresWrite(st Statement) Statement {
+	st.Token = p.text(p.before[0])
+	p.postgresQuery(&st)
+	return st
+}
+
+// postgresDefinition classifies CREATE, ALTER and DROP. What they make or drop in the session is session state.
+func (p *scan) postgresDefinition() Statement {
+	st := Statement{Class: Write, MayWrite: true, CommitsOnError: true, Token: p.text(p.before[0])}
+	if p.t.word() == "or" { // OR REPLACE
+		p.advance()
+		p.advance()
+	}
+	if w := p.t.word(); w == "local" || w == "global" {
+		p.advance()
+	}
+	temporary := p.t.kw == kwTemp && p.t.kind == word
+	routine := false
+	switch p.t.word() {
+	case "function", "procedure":
+		routine = true
+	}
+	for ; !p.ended(); p.advance() {
+		if p.t.word() == "atomic" && routine {
+			for p.t.kind != endOfText && p.t.kind != bad { // the semicolons of its body do not end the statement
+				p.advance()
+			}
+			break
+		}
+		if !routine && p.postgresPlace(&p.t) == placeSession {
+			temporary = true
+		}
+	}
+	if temporary {
+		st.Class, st.LeavesState = SessionState, true
+	}
+	return st
+}
+
+// endsTx classifies COMMIT, ROLLBACK and their synonyms: ROLLBACK TO ends nothing, AND CHAIN begins the next transaction,
+// and COMMIT PREPARED ends the transaction of another session.
+func (p *scan) endsTx(commits bool) Statement {
 	st := Statement{Class: TxControl, EndsTx: true}
 	no := false
 	for ; !p.ended(); p.advance() {
 		switch p.t.word() {
+		case "prepared":
+			return Statement{Class: TxControl, MayWrite: true}
 		case "to":
-			if verb == "rollback" || verb == "abort" {
+			if !commits {
 				return Statement{Class: TxControl, TxState: true}
 			}
 		case "no":
@@ -210,90 +159,94 @@ func (p *postgresScan) endsTx(verb string) Statement {
 	return st
 }
 
-// mentionsTemp reports that the rest of the statement makes or drops what lives in the session.
-func (p *postgresScan) mentionsTemp() bool {
-	found := false
-	for ; !p.ended(); p.advance() {
-		if !p.t.isName() {
-			continue
-		}
-		switch strings.ToLower(strings.Trim(p.text(p.t), `"`)) {
-		case "temp", "temporary", "pg_temp":
-			found = true
-		}
-	}
-	return found
-}
-
-func (p *postgresScan) mentionsHold() bool {
-	hold := false
-	for ; !p.ended(); p.advance() {
-		if p.t.word() == "hold" && p.before[0].kw == kwWith {
-			hold = true
-		}
-	}
-	return hold
-}
-
-// mentionsState reports that the rest of a write calls something that leaves session state.
-func (p *postgresScan) mentionsState() bool {
-	found := false
-	for ; !p.ended(); p.advance() {
-		if p.t.isName() && p.t.known != nil && (p.t.known.effect == effectState || p.t.known.effect == effectSetConfig) {
-			found = true
-		}
-	}
-	return found
-}
-
-// explain classifies EXPLAIN. Without ANALYZE it runs nothing; with it, it runs the statement.
-func (p *postgresScan) explain() Statement {
+// postgresExplain classifies EXPLAIN. Without ANALYZE it runs nothing; with it, it runs the statement.
+func (p *scan) postgresExplain() Statement {
 	analyze := false
 	p.advance()
-	for p.t.kw == kwAnalyze || p.t.kw == kwVerbose {
+	for p.t.kind == word && (p.t.kw == kwAnalyze || p.t.kw == kwVerbose) {
 		analyze = analyze || p.t.kw == kwAnalyze
 		p.advance()
 	}
-	if p.t.kind == punct && p.t.char == '(' {
+	if p.t.is('(') {
 		p.advance()
 		if isQuery(p.t) {
-			p.depth = 1
-			p.parens[1] = paren{}
-			return p.query()
+			st := Statement{Class: Read}
+			p.planned = !analyze
+			p.open(0)
+			p.postgresQuery(&st)
+			return st
 		}
-		for !p.ended() && !(p.t.kind == punct && p.t.char == ')') {
+		for !p.ended() && !p.t.is(')') {
 			switch {
-			case p.t.kw == kwAnalyze:
+			case p.before[0].kind == word && p.before[0].kw == kwAnalyze:
+				analyze = !off(p.text(p.t))
+			case p.t.kind == word && p.t.kw == kwAnalyze:
 				analyze = true
-			case p.before[0].kw == kwAnalyze && off(p.text(p.t)):
-				analyze = false
 			}
 			p.advance()
 		}
+		if p.t.is(')') {
+			p.advance()
+		}
+	}
+	p.planned = !analyze
+	st := Statement{Class: Read}
+	switch {
+	case isQuery(p.t):
+		p.postgresQuery(&st)
+		return st
+	case p.t.kind == word && (p.t.kw == kwInsert || p.t.kw == kwUpdate || p.t.kw == kwDelete || p.t.kw == kwMerge):
+		if analyze {
+			demote(&st, Statement{Class: Write, MayWrite: true, Token: p.text(p.t)})
+		}
 		p.advance()
+		if p.t.kw == kwInto { // no SELECT INTO
+			p.advance()
+		}
+		p.postgresQuery(&st)
+		return st
+	case p.t.word() == "execute":
+		st = Statement{Class: SessionState, DependsState: true, MayWrite: analyze, Token: p.text(p.t)}
+	default:
+		st = Statement{MayWrite: true, CommitsOnError: true, Token: p.text(p.t)}
 	}
-	if isQuery(p.t) {
-		return p.query()
-	}
-	st := Statement{Token: "EXPLAIN"}
-	switch p.t.kw {
-	case kwInsert, kwUpdate, kwDelete, kwMerge:
-		st.Class = Read // it is planned and does not run
-	}
-	if analyze {
-		st = Statement{Class: Write, MayWrite: true, Token: "EXPLAIN ANALYZE"}
-	}
-	for !p.ended() {
-		p.advance()
-	}
+	p.skip()
 	return st
 }
 
 // off reports that an option's value switches it off.
 func off(value string) bool {
-	switch strings.ToLower(strings.Trim(value, "'")) {
-	case "false", "off", "no", "0", "f", "n":
+	switch strings.ToLower(value) {
+	case "false", "off", "0":
 		return true
 	}
 	return false
+}
+
+// postgresCopy classifies COPY: what goes to the client is a read if the query, or the relation, is one.
+func (p *scan) postgresCopy() Statement {
+	st := Statement{Class: Read}
+	verb := p.text(p.t)
+	p.advance()
+	if p.t.is('(') {
+		p.advance()
+		p.open(0)
+		if !isQuery(p.t) {
+			demote(&st, Statement{Class: Write, MayWrite: true, Token: verb})
+		}
+		p.postgresQuery(&st, ')')
+	}
+	toClient := false
+	for ; !p.ended(); p.advance() {
+		if p.t.isName() {
+			p.postgresName(&st, p.t)
+		}
+		if p.t.word() == "stdout" && p.before[0].kw == kwTo {
+			toClient = true
+		}
+	}
+	if !toClient {
+		demote(&st, Statement{Class: Write, MayWrite: true, Token: verb})
+	}
+	return st
 }

@@ -1,196 +1,324 @@
 package sqlclass
 
-import "strings"
-
-// query classifies SELECT, WITH, VALUES, TABLE and what begins with a parenthesis, from the current token to the end of
-// the statement. It is a read if nothing in it says otherwise.
-func (p *postgresScan) query() Statement {
-	st := Statement{Class: Read}
+// postgresQuery walks from the current token to the end of the statement, or to the parenthesis that closes the first level if
+// until is given, and makes st what the tokens say. A query is a read if nothing in it says otherwise.
+func (p *scan) postgresQuery(st *Statement, until ...byte) {
+	if p.t.kind == word && p.t.kw == kwWith {
+		p.parens[p.depth].flags |= parenWith
+	}
 	for ; !p.ended(); p.advance() {
-		switch t := p.t; t.kind {
+		if p.asking {
+			p.postgresAsked(st)
+		}
+		if p.before[0].isName() && !p.t.is('(') {
+			p.postgresName(st, p.before[0])
+		}
+		switch p.t.kind {
 		case word:
-			p.keyword(&st, t)
+			p.postgresWord(st)
 		case punct:
-			p.punctuation(&st, t)
+			switch p.t.char {
+			case '(':
+				p.postgresOpen(st)
+			case ')':
+				if !p.postgresClose(st) {
+					p.skip()
+					return
+				}
+				if p.depth == 0 && len(until) > 0 {
+					p.advance()
+					return
+				}
+			case ',':
+				p.parens[p.depth].commas++
+			default:
+				if p.vocab.operators != nil {
+					p.postgresOperator(st)
+				}
+			}
 		case quotedName, str, number, param, userVar, sysVar, endOfText, bad:
 		}
-		if previous := p.before[0]; previous.isName() && !(p.t.kind == punct && p.t.char == '(') {
-			p.name(&st, previous)
-		}
 	}
-	if p.before[0].kind != punct && p.before[0].isName() {
-		p.name(&st, p.before[0])
+	if p.before[0].isName() {
+		p.postgresName(st, p.before[0])
 	}
 	if p.depth != 0 {
-		demote(&st, Statement{Token: "a parenthesis that is not closed", MayWrite: true})
+		unknown(st, tokenUnbalanced)
 	}
-	return st
 }
 
-// demote makes st at least as strong as by.
-func demote(st *Statement, by Statement) {
-	token := st.Token
-	joined := both(*st, by)
-	if strength(by.Class) <= strength(st.Class) && token != "" {
-		joined.Token = token
+// postgresWord looks for the keywords that make a query more than a read. After AS and after a dot every word is a name.
+func (p *scan) postgresWord(st *Statement) {
+	t := &p.t
+	if t.kw == kwNone {
+		return
 	}
-	*st = joined
-}
-
-// keyword looks for what makes a query more than a read. INTO and FOR are reserved: unquoted, they are always keywords.
-// The verbs are not, so only their place tells them from a name.
-func (p *postgresScan) keyword(st *Statement, t token) {
-	previous := p.before[0]
-	if previous.kw == kwInto && (t.word() == "temp" || t.word() == "temporary") {
-		demote(st, Statement{Class: Write, MayWrite: true, LeavesState: true, Token: "INTO"})
+	previous := &p.before[0]
+	if previous.is('.') || previous.kind == word && previous.kw == kwAs && t.kw != kwNot && t.kw != kwMaterialized {
+		t.kw = kwNone
+		return
 	}
 	switch t.kw {
 	case kwInto:
-		demote(st, Statement{Class: Write, MayWrite: true, Token: "INTO"})
+		switch next := p.peek(); next.word() {
+		case "temp", "temporary", "local", "global":
+			demote(st, Statement{Class: SessionState, LeavesState: true, MayWrite: true, Token: p.text(*t)})
+		default:
+			demote(st, Statement{Class: Write, MayWrite: true, Token: p.text(*t)})
+		}
 	case kwUpdate, kwShare, kwNo, kwKey:
-		if previous.kw == kwFor && previous.kind == word {
-			demote(st, Statement{Class: Write, MayWrite: true, Token: "FOR " + p.text(t)})
+		if previous.kind == word && previous.kw == kwFor {
+			if !p.planned {
+				demote(st, Statement{Class: Write, MayWrite: true, Token: lockToken(t.kw)})
+			}
 			return
 		}
 		if t.kw == kwUpdate {
-			p.verb(st, t)
+			p.postgresVerb(st)
 		}
 	case kwInsert, kwDelete, kwMerge:
-		p.verb(st, t)
+		p.postgresVerb(st)
 	case kwWith:
-		p.parens[p.depth].with = true
-	case kwSelect, kwValues, kwTable:
-		p.parens[p.depth].with = false
-	}
-}
-
-// verb is a data-modifying statement if it stands where one can begin.
-func (p *postgresScan) verb(st *Statement, t token) {
-	previous := p.before[0]
-	if previous.kind == punct && (previous.char == '(' || previous.char == ')' || previous.char == ';') {
-		demote(st, Statement{Class: Write, MayWrite: true, Token: p.text(t)})
-	}
-}
-
-func (p *postgresScan) punctuation(st *Statement, t token) {
-	switch t.char {
-	case '(':
-		if p.depth+1 >= maxDepth {
-			demote(st, Statement{Token: "parentheses nested too deep", MayWrite: true})
-			return
+		if previous.is('(') {
+			p.parens[p.depth].flags |= parenWith
 		}
-		next := paren{}
-		name := p.before[0]
-		switch {
-		case name.kw == kwOn && p.before[1].kw == kwDistinct, name.kw == kwOperator:
-			next.expression = true
-		case name.isName():
-			next.setConfig = p.call(st, name)
-		}
-		p.depth++
-		p.parens[p.depth] = next
-	case ')':
-		if p.depth == 0 {
-			demote(st, Statement{Token: "a parenthesis that was not opened", MayWrite: true})
-			return
-		}
-		closed := p.parens[p.depth]
-		if closed.setConfig {
-			local := p.before[0].kind == word && p.before[0].kw == kwTrue
-			demote(st, Statement{Class: SessionState, LeavesState: !local, TxState: local, Token: "set_config"})
-		}
-		p.depth--
-		if closed.expression {
-			p.t.kw = kwOperator // an expression begins after it
+	case kwSelect, kwValues, kwTable, kwHaving, kwWindow, kwOrder:
+		p.parens[p.depth].flags &^= parenWith | parenGroup
+	case kwBy:
+		if previous.kw == kwGroup {
+			p.parens[p.depth].flags |= parenGroup
 		}
 	}
 }
 
-// call looks at a name that stands before a parenthesis. It reports whether the parenthesis holds the arguments of
-// set_config.
-func (p *postgresScan) call(st *Statement, name token) (setConfig bool) {
-	before := p.before[1]
-	if p.noCall(name, before) {
+func lockToken(kw keyword) string {
+	switch kw {
+	case kwShare:
+		return "FOR SHARE"
+	case kwNo:
+		return "FOR NO KEY UPDATE"
+	case kwKey:
+		return "FOR KEY SHARE"
+	}
+	return "FOR UPDATE"
+}
+
+// postgresVerb is a data-modifying statement if it stands where one can begin: first in a parenthesis, or after the list of a
+// WITH clause. The verbs are no reserved words, so elsewhere they are names.
+func (p *scan) postgresVerb(st *Statement) {
+	previous := &p.before[0]
+	starts := previous.is(')')
+	switch {
+	case previous.is('('):
+		next := p.peek()
+		starts = next.isName() // a column of this name is followed by something else
+	case p.parens[p.depth].flags&parenWith != 0:
+		starts = starts || previous.kw != kwWith && previous.kw != kwRecursive && !previous.is(',')
+	}
+	if starts && !p.planned {
+		demote(st, Statement{Class: Write, MayWrite: true, Token: p.text(p.t)})
+	}
+}
+
+func (p *scan) postgresOpen(st *Statement) {
+	name, before := p.before[0], p.before[1]
+	var flags parenFlags
+	switch {
+	case name.kind == word && name.kw == kwOn && before.kw == kwDistinct:
+		flags = parenExpression
+	case name.kind == word && name.kw == kwOperator && !before.is('.'):
+		flags = parenExpression | parenOperator
+	case name.kind == word && (name.kw == kwSets || name.kw == kwRollup || name.kw == kwCube):
+		flags = p.parens[p.depth].flags & parenGroup
+	case name.is('('):
+		flags = p.parens[p.depth].flags & parenGroup
+	}
+	if name.isName() && flags&parenOperator == 0 {
+		p.asking, p.asked, p.askedBefore, p.askedSchema = true, name, before, p.before[2]
+	}
+	if p.parens[p.depth].flags&parenWith != 0 && name.kw != kwAs && name.kw != kwMaterialized &&
+		!(name.isName() && (before.is(',') || before.kw == kwWith || before.kw == kwRecursive)) {
+		p.parens[p.depth].flags &^= parenWith // the query after the list, in parentheses
+	}
+	if !p.open(flags) {
+		unknown(st, tokenTooDeep)
+		p.skipAll()
+	}
+}
+
+// skipAll gives the rest of the text up.
+func (p *scan) skipAll() {
+	for p.t.kind != endOfText && p.t.kind != bad {
+		p.advance()
+	}
+	p.asking, p.depth = false, 0
+}
+
+// postgresClose leaves a parenthesis. False: it was never opened, and the text is no statement.
+func (p *scan) postgresClose(st *Statement) bool {
+	if p.depth == 0 {
+		unknown(st, tokenUnbalanced)
 		return false
 	}
-	e := name.known
-	if before.kind == punct && before.char == '.' && !p.catalogSchema(p.before[2]) {
-		e = nil // a user's own, even if it is called like one of the server's
+	closed := p.parens[p.depth]
+	if closed.flags&parenSetConfig != 0 {
+		local := closed.commas == 2 && p.before[0].kind == word && p.before[0].kw == kwTrue && p.before[1].is(',')
+		known := local || closed.commas == 2 && p.before[0].word() == "false" && p.before[1].is(',')
+		demote(st, Statement{Class: SessionState, LeavesState: !local, TxState: local || !known, Token: "set_config"})
 	}
-	effect := effectUnknown
-	if e != nil {
-		effect = e.effect
+	p.depth--
+	if closed.flags&parenExpression != 0 {
+		p.t.kw = kwOperator // an expression begins after it
 	}
-	text := p.text(name)
-	switch effect {
-	case effectNone:
-	case effectNode:
-		demote(st, Statement{Token: text})
-	case effectWrite:
-		demote(st, Statement{Class: Write, MayWrite: true, Token: text})
-	case effectDepends:
-		demote(st, Statement{Class: SessionState, DependsState: true, Token: text})
-	case effectState:
-		demote(st, Statement{Class: SessionState, LeavesState: true, Token: text})
-	case effectTxState:
-		demote(st, Statement{Class: SessionState, TxState: true, Token: text})
-	case effectSetConfig:
-		return true
-	case effectUnknown:
-		if !p.functions[strings.ToLower(strings.Trim(text, `"`))] {
-			demote(st, Statement{MayWrite: true, Token: text})
-		}
-	}
-	return false
+	return true
 }
 
-// noCall tells the names before a parenthesis that are not those of functions.
-func (p *postgresScan) noCall(name, before token) bool {
-	isPunct := func(c byte) bool { return before.kind == punct && before.char == c }
-	if name.kind == word && name.known != nil {
+// postgresAsked decides what the name before the parenthesis is that the token before this one has opened. No call has a
+// query for its first argument: that is one in parentheses of its own.
+func (p *scan) postgresAsked(st *Statement) {
+	p.asking = false
+	if p.t.kind == word && (p.t.kw == kwSelect || p.t.kw == kwWith || p.t.kw == kwValues) {
+		return
+	}
+	name := &p.asked
+	if p.postgresNoCall(name) {
+		return
+	}
+	text := p.text(*name)
+	if p.askedBefore.is('.') {
+		if p.call(st, name.known.qualified(p.text(p.askedSchema)), text) {
+			p.parens[p.depth].flags |= parenSetConfig
+		}
+		return
+	}
+	if p.call(st, name.known.unqualified(), text) {
+		p.parens[p.depth].flags |= parenSetConfig
+	}
+}
+
+// postgresNoCall tells the names before a parenthesis that are not those of functions.
+func (p *scan) postgresNoCall(name *token) bool {
+	before := &p.askedBefore
+	if name.kind == word && name.known != nil && name.known.keyword && !before.is('.') {
 		switch e := name.known; {
-		case e.special:
-			return true // IN (, VALUES (, COALESCE(, numeric(10,2)
+		case e.reserved:
+			return true // IN (, VALUES (, COALESCE (, numeric(10,2)
+		case e.infix && !beginsExpression(before) && (before.kw != kwNot || e.kw == kwLike):
+			return true // LIKE (, JOIN (, ESCAPE (
+		case e.kw == kwBy:
+			return before.kw == kwGroup || before.kw == kwOrder || before.kw == kwPartition
 		case e.kw == kwMaterialized:
 			return before.kw == kwNot || before.kw == kwAs
-		case e.kw == kwRollup || e.kw == kwCube:
-			if before.kw == kwBy {
-				return true
-			}
 		case e.kw == kwSets:
 			return before.kw == kwGrouping
+		case e.kw == kwZone:
+			return before.kw == kwTime
+		case e.kw == kwFirst || e.kw == kwNext:
+			return before.kw == kwFetch
+		case e.kw == kwRollup || e.kw == kwCube:
+			if p.parens[p.depth-1].flags&parenGroup != 0 {
+				return true
+			}
 		}
 	}
 	switch {
 	case before.kind == word && before.kw == kwAs: // an alias with columns, or a type with a modifier
 		return true
-	case before.kind == word && before.kw == kwTablesample:
-		return name.word() == "system" || strings.EqualFold(p.text(name), "bernoulli")
-	case isPunct(colonColon):
+	case before.is(colonColon):
 		return true
-	case isPunct(')'):
-		return before.kw != kwOperator // OVER (, FILTER (, or an alias with columns
+	case before.is(')'): // OVER (, FILTER (, or an alias with columns
+		return before.kw != kwOperator
 	}
-	return p.parens[p.depth].with && (isPunct(',') || before.kw == kwWith || before.kw == kwRecursive)
+	if before.kind != word {
+		return before.is(',') && p.parens[p.depth-1].flags&parenWith != 0 // the name of a CTE
+	}
+	switch before.kw {
+	case kwTablesample:
+		return name.word() == "system" || name.name() == "bernoulli"
+	case kwOrdinality, kwCopy, kwInto:
+		return true
+	case kwWith, kwRecursive:
+		return p.parens[p.depth-1].flags&parenWith != 0
+	}
+	return false
 }
 
-// catalogSchema reports that a qualifier is the schema of the server's own objects.
-func (p *postgresScan) catalogSchema(t token) bool {
-	text := p.text(t)
-	return t.kind == word && strings.EqualFold(text, "pg_catalog") || t.kind == quotedName && text == `"pg_catalog"`
+// beginsExpression reports that an expression begins after the token, so that a name before a parenthesis is a call there even if
+// it is a keyword elsewhere.
+func beginsExpression(t *token) bool {
+	switch t.kind {
+	case punct:
+		return t.char != ')' && t.char != ']' || t.kw == kwOperator
+	case word:
+		e := t.known
+		if e == nil || !e.keyword || e.operand {
+			return false
+		}
+		return e.prefix || e.reserved && e.kw != kwNot
+	}
+	return false
 }
 
-// name looks at a name that is no call: what begins with pg_ and is not one of the tables of the catalog shows the state
-// of one node or session (pg_stat_activity, pg_locks, pg_settings, pg_temp).
-func (p *postgresScan) name(st *Statement, t token) {
-	text := strings.Trim(p.text(t), `"`)
-	if len(text) < 3 || !strings.EqualFold(text[:3], "pg_") || t.known != nil && t.known.catalog {
+// postgresName looks at a name that is no call: what shows one node or session is no read.
+func (p *scan) postgresName(st *Statement, t token) {
+	switch p.postgresPlace(&t) {
+	case placeNode:
+		demote(st, Statement{Token: p.text(t)})
+	case placeSession:
+		demote(st, Statement{Class: SessionState, DependsState: true, LeavesState: st.Class == Write, Token: p.text(t)})
+	case placeUnknown, placeEvery, placeSchema:
+	}
+	if t.kind == quotedName && p.s[t.start] != '"' {
+		unknown(st, p.text(t)) // U&"..." can be any name
+	}
+	if p.parens[p.depth].flags&parenOperator != 0 && p.t.is('.') && t.name() != "pg_catalog" {
+		unknown(st, "OPERATOR")
+	}
+}
+
+// postgresPlace says where what a name stands for lives. What begins with pg_ and is not known to be the same everywhere is
+// taken for something of one node.
+func (p *scan) postgresPlace(t *token) place {
+	if !t.isName() {
+		return placeUnknown
+	}
+	if t.known != nil && t.known.place != placeUnknown {
+		return t.known.place
+	}
+	s := p.s[t.start:t.end]
+	if s[0] == '"' {
+		s = s[1:]
+	}
+	switch {
+	case len(s) < 4 || s[0]|0x20 != 'p' || s[1]|0x20 != 'g' || s[2] != '_':
+		return placeUnknown
+	case len(s) >= 7 && s[3]|0x20 == 't' && s[4]|0x20 == 'e' && s[5]|0x20 == 'm' && s[6]|0x20 == 'p':
+		return placeSession // pg_temp, pg_temp_3
+	}
+	return placeNode
+}
+
+// postgresOperator looks at the operator that begins at the current token: one that the catalogue calls volatile is no read.
+func (p *scan) postgresOperator(st *Statement) {
+	if !operatorChar(p.t.char) || p.before[0].kind == punct && p.before[0].end == p.t.start && operatorChar(p.before[0].char) {
 		return
 	}
-	switch strings.ToLower(text) {
-	case "pg_catalog", "pg_tables", "pg_views", "pg_indexes", "pg_matviews", "pg_roles", "pg_user", "pg_group",
-		"pg_rules", "pg_policies", "pg_lsn", "pg_toast":
-		return
+	end := p.t.end
+	for end < len(p.s) && operatorChar(p.s[end]) {
+		end++
 	}
-	demote(st, Statement{Token: p.text(t)})
+	for ; end > p.t.start; end-- {
+		if p.vocab.operators[p.s[p.t.start:end]] {
+			unknown(st, p.s[p.t.start:end])
+			return
+		}
+	}
+}
+
+func operatorChar(c byte) bool {
+	switch c {
+	case '+', '-', '*', '/', '<', '>', '=', '~', '!', '@', '#', '%', '^', '&', '|', '`', '?':
+		return true
+	}
+	return false
 }

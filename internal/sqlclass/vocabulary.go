@@ -1,194 +1,217 @@
 package sqlclass
 
 import (
-	_ "embed"
+	"slices"
 	"strings"
 )
 
-//go:generate go run ./generate
-
-//go:embed data/postgres_functions.txt
-var postgresFunctions string
-
-//go:embed data/postgres_keywords.txt
-var postgresKeywords string
-
-//go:embed data/postgres_catalogs.txt
-var postgresCatalogs string
-
-// keyword is a word that the rules look at. Other keywords are kwNone.
-type keyword uint8
-
-const (
-	kwNone keyword = iota
-	kwAnalyze
-	kwAs
-	kwBy
-	kwCube
-	kwDelete
-	kwDistinct
-	kwExplain
-	kwFor
-	kwGrouping
-	kwInsert
-	kwInto
-	kwKey
-	kwMaterialized
-	kwMerge
-	kwNo
-	kwNot
-	kwOn
-	kwOperator
-	kwRecursive
-	kwRollup
-	kwSelect
-	kwSets
-	kwShare
-	kwTable
-	kwTablesample
-	kwTrue
-	kwUpdate
-	kwValues
-	kwVerbose
-	kwWith
-)
-
-var keywords = map[string]keyword{
-	"analyze": kwAnalyze, "analyse": kwAnalyze, "as": kwAs, "by": kwBy, "cube": kwCube, "delete": kwDelete,
-	"distinct": kwDistinct, "explain": kwExplain, "for": kwFor, "grouping": kwGrouping, "insert": kwInsert,
-	"into": kwInto, "key": kwKey, "materialized": kwMaterialized, "merge": kwMerge, "no": kwNo, "not": kwNot, "on": kwOn,
-	"operator": kwOperator, "recursive": kwRecursive, "rollup": kwRollup, "select": kwSelect, "sets": kwSets,
-	"share": kwShare, "table": kwTable, "tablesample": kwTablesample, "true": kwTrue, "update": kwUpdate,
-	"values": kwValues, "verbose": kwVerbose, "with": kwWith,
-}
-
-// effect is what a function of the server's own does, as far as routing is concerned.
+// effect is what a call of a function does, as far as routing is concerned.
 type effect uint8
 
 const (
 	effectUnknown   effect = iota // nothing is known of it
-	effectNone                    // it reads what every node has
-	effectNode                    // its result belongs to one node or session
-	effectWrite                   // it changes data, or a standby refuses it
-	effectDepends                 // its result depends on session state
-	effectState                   // it leaves session state
+	effectNone                    // it reads what every node holds
+	effectNode                    // its result is of one node; it changes nothing
+	effectWrite                   // it changes data, or a replica refuses it
+	effectDepends                 // its result depends on state of the session
+	effectState                   // it leaves state in the session
 	effectTxState                 // it leaves state that ends with the transaction
 	effectSetConfig               // the one or the other, by its last argument
 )
 
+// place is what a name stands for where it is no call.
+type place uint8
+
+const (
+	placeUnknown place = iota // a name as any other
+	placeEvery                // a table or view of the server's own that is the same on every node
+	placeNode                 // what shows one node, or what the catalogue says belongs on the primary
+	placeSession              // what lives in one session
+	placeSchema               // a schema of the server's own: its tables are told apart by their own names
+)
+
 // entry is what is known of one word.
 type entry struct {
-	word string
-	kw   keyword
-	// special: a keyword that cannot be the name of a user's function, so that a parenthesis after it is no call of one.
-	special bool
-	effect  effect
-	catalog bool // a table of the system catalog, the same on every node
+	word     string
+	kw       keyword
+	keyword  bool // any keyword of the dialect
+	reserved bool // cannot be the name of a user's function, so a parenthesis after it is no call of one
+	infix    bool // a keyword that stands between operands: a parenthesis after it is no call where an operand came before
+	operand  bool // a keyword that is a whole operand (NULL, CURRENT_DATE): no expression begins after it
+	prefix   bool // a keyword after which an expression begins, although it could be a name
+	effect   effect
+	place    place
+	// read: the user's own function of this name reads only; schemas are those in which it does, none meaning any.
+	read    bool
+	schemas []string
+	// shadowed: a user's function of this name is not known to be harmless, whatever the server's own is.
+	shadowed bool
+
+	head, tail uint64
 }
 
-// maxWord is the longest word that the vocabulary can hold: PostgreSQL cuts longer names off (NAMEDATALEN).
-const maxWord = 63
-
-// vocabulary is the words of one dialect, in lower case. It is immutable.
+// vocabulary is the words of one dialect, in lower case: an open hash table that compares up to sixteen bytes at once.
+// It is immutable once it is in use.
 type vocabulary struct {
-	words map[string]*entry
+	entries []*entry
+	slots   []uint16 // 1 + the index in entries
+	mask    uint64
+	// operators are those that the catalogue calls volatile.
+	operators map[string]bool
 }
 
-// find looks a word up without regard to the case of its ASCII letters.
-func (v *vocabulary) find(s string) *entry {
-	if len(s) > maxWord {
-		return nil
+// unqualified returns the effect of a call by the name alone. The server's own functions are found first, and a user's
+// function of the same name with arguments that fit better is what shadowed stands for.
+func (e *entry) unqualified() effect {
+	switch {
+	case e == nil:
+	case e.effect != effectUnknown && !e.shadowed:
+		return e.effect
+	case e.effect > effectNone:
+		return e.effect
+	case e.read && len(e.schemas) == 0:
+		return effectNone
 	}
-	var buf [maxWord]byte
-	for i := range len(s) {
-		c := s[i]
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		buf[i] = c
-	}
-	return v.words[string(buf[:len(s)])]
+	return effectUnknown
 }
 
-// findExact looks a quoted name up.
-func (v *vocabulary) findExact(s string) *entry { return v.words[s] }
-
-// refuses reports that a word makes the text unreadable. No word does in PostgreSQL.
-func (v *vocabulary) refuses(string) bool { return false }
-
-func (v *vocabulary) entry(word string) *entry {
-	e := v.words[word]
+// qualified returns the effect of a call by the name and a schema, as it stands in the text.
+func (e *entry) qualified(schema string) effect {
 	if e == nil {
-		e = &entry{word: word}
-		v.words[word] = e
+		return effectUnknown
 	}
-	return e
+	folded := foldName(schema)
+	switch {
+	case folded == "pg_catalog":
+		return e.effect
+	case e.read && (len(e.schemas) == 0 || slices.Contains(e.schemas, folded)):
+		return effectNone
+	}
+	return effectUnknown
 }
 
-// postgresVocabulary is built from the server's own lists, and from what the lists cannot say.
-var postgresVocabulary = func() *vocabulary {
-	v := &vocabulary{words: make(map[string]*entry, 4096)}
-	lines(postgresKeywords, func(line string) {
-		word, category, _ := strings.Cut(line, " ")
-		e := v.entry(word)
-		e.kw = keywords[word]
-		e.special = category != "U"
-	})
-	lines(postgresFunctions, func(line string) {
-		e := v.entry(line)
-		e.effect = effectNone
-		if nodeLocal(line) {
-			e.effect = effectNode
+// foldName returns a name of the text as the server knows it: unquoted in lower case, quoted as it stands.
+func foldName(s string) string {
+	if len(s) > 1 && (s[0] == '"' || s[0] == '`') {
+		return s[1 : len(s)-1]
+	}
+	return strings.ToLower(s)
+}
+
+// newVocabulary indexes the entries of words.
+func newVocabulary(words map[string]*entry) *vocabulary {
+	size := 1024
+	for size < 4*len(words) {
+		size *= 2
+	}
+	v := &vocabulary{slots: make([]uint16, size), mask: uint64(size - 1)}
+	for word, e := range words {
+		if len(v.entries) == 1<<16-1 {
+			break // what is not in the vocabulary is unknown
 		}
-	})
-	lines(postgresCatalogs, func(line string) { v.entry(line).catalog = true })
-	for effect, names := range postgresEffects {
-		for _, name := range strings.Fields(names) {
-			v.entry(name).effect = effect
+		e.word = word
+		e.head, e.tail = ends(word)
+		v.entries = append(v.entries, e)
+		i := slot(e.head, e.tail, len(word))
+		for v.slots[i&v.mask] != 0 {
+			i++
 		}
+		v.slots[i&v.mask] = uint16(len(v.entries))
 	}
 	return v
-}()
+}
 
+// with returns a vocabulary that also has the changed copies of entries that change makes.
+func (v *vocabulary) with(change func(get func(word string) *entry)) *vocabulary {
+	words := make(map[string]*entry, len(v.entries))
+	for _, e := range v.entries {
+		words[e.word] = e
+	}
+	changed := make(map[string]bool)
+	change(func(word string) *entry {
+		if !changed[word] {
+			e := new(entry)
+			if old := words[word]; old != nil {
+				*e = *old
+			}
+			words[word], changed[word] = e, true
+		}
+		return words[word]
+	})
+	for word, e := range words { // indexing writes to them
+		if !changed[word] {
+			c := *e
+			words[word] = &c
+		}
+	}
+	return newVocabulary(words)
+}
+
+// lower folds the case of ASCII letters, eight bytes at a time. Among the bytes that a word can have it joins nothing else.
+const lower = 0x2020202020202020
+
+// ends returns the first and last bytes of a word, folded: with the length they tell words of up to 16 bytes apart.
+func ends(s string) (head, tail uint64) {
+	switch n := len(s); {
+	case n >= 8:
+		return load8(s) | lower, load8(s[n-8:]) | lower
+	case n >= 4:
+		return (load4(s) | load4(s[n-4:])<<32) | lower, 0
+	case n > 0:
+		return uint64(s[0]|0x20) | uint64(s[n/2]|0x20)<<8 | uint64(s[n-1]|0x20)<<16, 0
+	}
+	return 0, 0
+}
+
+func load8(s string) uint64 {
+	_ = s[7]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+}
+
+func load4(s string) uint64 {
+	_ = s[3]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24
+}
+
+func slot(head, tail uint64, n int) uint64 {
+	h := (head ^ tail*0x9e3779b97f4a7c15 ^ uint64(n)<<56) * 0xff51afd7ed558ccd
+	return h ^ h>>32
+}
+
+// find looks an unquoted word up, without regard to the case of its ASCII letters.
+func (v *vocabulary) find(s string) *entry {
+	head, tail := ends(s)
+	for i := slot(head, tail, len(s)); ; i++ {
+		n := v.slots[i&v.mask]
+		if n == 0 {
+			return nil
+		}
+		if e := v.entries[n-1]; e.head == head && e.tail == tail && len(e.word) == len(s) && (len(s) <= 16 || strings.EqualFold(e.word, s)) {
+			return e
+		}
+	}
+}
+
+// findQuoted looks the text of a quoted name up. It may hold any byte, so all of it is compared.
+func (v *vocabulary) findQuoted(s string, fold bool) *entry {
+	head, tail := ends(s)
+	for i := slot(head, tail, len(s)); ; i++ {
+		n := v.slots[i&v.mask]
+		if n == 0 {
+			return nil
+		}
+		if e := v.entries[n-1]; e.word == s || fold && len(e.word) == len(s) && strings.EqualFold(e.word, s) {
+			return e
+		}
+	}
+}
+
+// lines calls f with every line of a list that is not empty and not a comment.
 func lines(list string, f func(string)) {
 	for line := range strings.Lines(list) {
 		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
 			f(line)
 		}
 	}
-}
-
-// nodeLocal names families of functions that the catalog calls stable and whose result is of one node or session.
-func nodeLocal(name string) bool {
-	for _, prefix := range []string{
-		"pg_stat_get_", "pg_show_", "pg_walfile_", "pg_available_extension", "pg_event_trigger_", "inet_client_",
-		"inet_server_", "pg_tablespace_",
-	} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
-// postgresEffects is what the volatility in the catalog does not tell.
-var postgresEffects = map[effect]string{
-	// Volatile, and yet all they do is to look at a clock, to draw a number or to wait.
-	effectNone: `clock_timestamp timeofday random random_normal gen_random_uuid uuidv4 uuidv7 pg_sleep pg_sleep_for pg_sleep_until
-		txid_current_snapshot pg_current_snapshot`,
-	effectNode: `pg_backend_pid pg_is_in_recovery pg_conf_load_time pg_config pg_cursor pg_prepared_statement
-		pg_postmaster_start_time pg_my_temp_schema pg_is_other_temp_schema pg_listening_channels pg_extension_update_paths
-		pg_get_replication_slots pg_replication_origin_oid pg_settings_get_flags pg_client_encoding version
-		pg_current_wal_lsn pg_current_wal_insert_lsn pg_current_wal_flush_lsn pg_last_wal_receive_lsn pg_last_wal_replay_lsn
-		pg_last_xact_replay_timestamp pg_control_system pg_control_checkpoint pg_control_recovery pg_control_init
-		pg_blocking_pids pg_lock_status pg_trigger_depth`,
-	effectWrite: `nextval setval pg_notify txid_current pg_current_xact_id txid_current_if_assigned
-		pg_current_xact_id_if_assigned lo_creat lo_create lo_import lo_export lo_open lo_close lo_put lo_from_bytea lo_unlink
-		lo_truncate lo_truncate64 lowrite loread lo_lseek lo_lseek64 lo_tell lo_tell64 lo_get`,
-	effectDepends: `currval lastval current_setting`,
-	effectState: `setseed pg_advisory_lock pg_advisory_lock_shared pg_try_advisory_lock pg_try_advisory_lock_shared
-		pg_advisory_unlock pg_advisory_unlock_shared pg_advisory_unlock_all`,
-	effectTxState: `pg_advisory_xact_lock pg_advisory_xact_lock_shared pg_try_advisory_xact_lock
-		pg_try_advisory_xact_lock_shared pg_export_snapshot`,
-	effectSetConfig: `set_config`,
 }

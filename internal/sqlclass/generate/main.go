@@ -1,73 +1,65 @@
-// Command generate writes the lists in internal/sqlclass/data from a running PostgreSQL: its own functions that are not
-// volatile, its keywords and its catalog tables. Run it with "go generate ./internal/sqlclass".
+// Command generate writes the lists in internal/sqlclass/data from running servers: the functions of their own that are not
+// volatile, their keywords, and the tables and views that are the same on every node.
+//
+//	go run ./generate -postgres DSN[,DSN] -mysql DSN -mariadb DSN
+//
+// Of PostgreSQL several versions can be given: a function is listed if no version calls it volatile. Without -postgres a server
+// is started from the programs that the tests use. MySQL and MariaDB should be read-only for the user of the DSN: every function
+// is called there once, with anything, to see that the server has it and does not take it for a write. Run it in
+// internal/sqlclass.
 package main
 
 import (
 	"bytes"
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"log"
+	"maps"
 	"os"
-
-	"github.com/jackc/pgx/v5"
+	"slices"
+	"strings"
 
 	"github.com/readroute/readroute/internal/dbtest"
 )
 
-var lists = []struct{ file, what, query string }{
-	{
-		"postgres_functions.txt", "functions of which every overload is immutable or stable",
-		`SELECT proname::text FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace
-		 GROUP BY 1 HAVING bool_and(provolatile IN ('i', 's') AND prokind IN ('f', 'a', 'w')) ORDER BY 1`,
-	},
-	{
-		"postgres_keywords.txt", "keywords and their kind: R reserved, T reserved but a function or type, C a column name, U unreserved",
-		`SELECT word::text || ' ' || catcode::text FROM pg_get_keywords() ORDER BY 1`,
-	},
-	{
-		"postgres_catalogs.txt", "tables of the system catalog",
-		`SELECT relname::text FROM pg_class WHERE relnamespace = 'pg_catalog'::regnamespace AND relkind = 'r' ORDER BY 1`,
-	},
-}
-
 func main() {
-	if err := run(context.Background()); err != nil {
+	postgres := flag.String("postgres", "", "DSNs of PostgreSQL servers, separated by commas")
+	mysql := flag.String("mysql", "", "DSN of a read-only MySQL")
+	mariadb := flag.String("mariadb", "", "DSN of a read-only MariaDB")
+	flag.Parse()
+	ctx := context.Background()
+	err := errors.Join(
+		onPostgres(ctx, *postgres),
+		onMySQL(ctx, "mysql", *mysql),
+		onMySQL(ctx, "mariadb", *mariadb),
+	)
+	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context) (err error) {
-	cluster, err := dbtest.StartPostgres(ctx, dbtest.PostgresOptions{})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if closed := cluster.Close(); err == nil {
-			err = closed
-		}
-	}()
-	conn, err := pgx.Connect(ctx, cluster.Primary().DSN())
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	for _, l := range lists {
-		rows, err := conn.Query(ctx, l.query)
+func onPostgres(ctx context.Context, dsns string) (err error) {
+	if dsns == "" {
+		cluster, err := dbtest.StartPostgres(ctx, dbtest.PostgresOptions{})
 		if err != nil {
 			return err
 		}
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			return fmt.Errorf("%s: %w", l.file, err)
-		}
-		var b bytes.Buffer
-		fmt.Fprintf(&b, "# PostgreSQL %s: %s.\n", conn.PgConn().ParameterStatus("server_version"), l.what)
-		for _, line := range lines {
+		defer func() { err = errors.Join(err, cluster.Close()) }()
+		dsns = cluster.Primary().DSN()
+	}
+	return postgresLists(ctx, strings.Split(dsns, ","))
+}
+
+// write writes one list. Its first line says what it is and which servers it is from.
+func write(file, servers, what string, list map[string]bool) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# %s: %s.\n", servers, what)
+	for _, line := range slices.Sorted(maps.Keys(list)) {
+		if list[line] {
 			fmt.Fprintln(&b, line)
 		}
-		if err := os.WriteFile("data/"+l.file, b.Bytes(), 0o644); err != nil {
-			return err
-		}
 	}
-	return nil
+	return os.WriteFile("data/"+file, b.Bytes(), 0o644)
 }

@@ -1,0 +1,237 @@
+package sqlclass
+
+// definition is what DDL and everything else that commits implicitly does on MySQL and MariaDB.
+var definition = Statement{Class: Write, MayWrite: true, CommitsOnError: true, EndsTx: true}
+
+// mysql classifies the statement of MySQL or MariaDB that begins at the current token.
+func (p *scan) mysql() Statement {
+	first := p.t
+	if isQuery(first) {
+		st := Statement{Class: Read}
+		p.mysqlQuery(&st)
+		return st
+	}
+	st := Statement{MayWrite: true, CommitsOnError: true}
+	if first.kind == word {
+		p.advance()
+		st = p.mysqlCommand(first.word())
+	}
+	if st.Token == "" && st.Class != Read {
+		st.Token = p.text(first)
+	}
+	p.skip()
+	return st
+}
+
+// mysqlCommand classifies a statement that is no query by its first word, and by what follows it. The current token is the
+// second one.
+func (p *scan) mysqlCommand(verb string) Statement {
+	second := p.t.word()
+	switch verb {
+	case "insert", "replace", "update", "delete", "load":
+		return p.mysqlWrite(Statement{Class: Write, MayWrite: true, CommitsOnError: true})
+	case "call":
+		return p.mysqlWrite(Statement{Class: Write, MayWrite: true, CommitsOnError: true})
+	case "truncate", "rename", "grant", "revoke", "optimize", "repair", "check", "cache", "install", "uninstall", "import", "change",
+		"reset", "stop", "purge", "kill", "shutdown", "restart", "binlog", "clone":
+		return definition
+	case "create", "drop", "alter":
+		return p.mysqlDefinition(verb, second)
+	case "analyze":
+		return p.mysqlAnalyze()
+	case "explain", "describe", "desc":
+		return p.mysqlExplain()
+	case "show":
+		return p.mysqlShow()
+	case "do":
+		st := Statement{}
+		p.mysqlQuery(&st)
+		st.CommitsOnError = st.MayWrite
+		return st
+	case "set":
+		return p.mysqlSet()
+	case "begin":
+		if second == "not" { // BEGIN NOT ATOMIC: the rest of the text is one statement
+			p.toEnd()
+			return Statement{Class: Write, MayWrite: true, CommitsOnError: true}
+		}
+		return Statement{Class: TxControl, BeginsTx: true, EndsTx: true}
+	case "start":
+		if second == "transaction" {
+			return Statement{Class: TxControl, BeginsTx: true, EndsTx: true}
+		}
+		return definition
+	case "commit", "rollback":
+		return p.endsTx(verb == "commit")
+	case "savepoint", "release":
+		return Statement{Class: TxControl, TxState: true}
+	case "xa":
+		return mysqlXA(second)
+	case "lock", "unlock", "backup":
+		return Statement{Class: SessionState, LeavesState: true, EndsTx: true}
+	case "flush":
+		return p.mysqlFlush()
+	case "handler":
+		return Statement{Class: SessionState, LeavesState: true, DependsState: true}
+	case "use":
+		return Statement{Class: SessionState, LeavesState: true}
+	case "prepare", "deallocate":
+		return Statement{Class: SessionState, LeavesState: true}
+	case "execute":
+		if second == "immediate" {
+			return p.mysqlWrite(Statement{Class: Write, MayWrite: true, CommitsOnError: true})
+		}
+		return Statement{Class: SessionState, DependsState: true, MayWrite: true, CommitsOnError: true}
+	case "get":
+		return Statement{Class: SessionState, DependsState: true, LeavesState: true}
+	case "help", "checksum":
+		return Statement{}
+	}
+	return Statement{MayWrite: true, CommitsOnError: true}
+}
+
+// toEnd moves to the end of the text: the semicolons in it do not end the statement.
+func (p *scan) toEnd() {
+	for p.t.kind != endOfText && p.t.kind != bad {
+		p.advance()
+	}
+}
+
+// mysqlWrite adds to a statement that is no read what its expressions and names do.
+func (p *scan) mysqlWrite(st Statement) Statement {
+	st.Token = p.text(p.before[0])
+	p.mysqlQuery(&st)
+	return st
+}
+
+// mysqlDefinition classifies CREATE, ALTER and DROP. What they make or drop in the session is session state, and commits nothing.
+func (p *scan) mysqlDefinition(verb, second string) Statement {
+	if verb == "drop" && second == "prepare" {
+		return Statement{Class: SessionState, LeavesState: true}
+	}
+	if second == "or" { // OR REPLACE
+		p.advance()
+		p.advance()
+	}
+	if p.t.kind == word && p.t.kw == kwTemp {
+		return Statement{Class: SessionState, LeavesState: true, MayWrite: true, CommitsOnError: true}
+	}
+	for ; !p.ended(); p.advance() {
+		switch p.t.word() {
+		case "procedure", "function", "trigger", "event", "package":
+			if verb == "create" || verb == "alter" {
+				p.toEnd() // the semicolons of its body
+			}
+			return definition
+		case "table", "view", "index", "database", "schema", "user", "role", "server", "tablespace", "sequence":
+			return definition
+		}
+	}
+	return definition
+}
+
+// mysqlAnalyze classifies ANALYZE: of a table it writes; MariaDB's ANALYZE of a statement runs it.
+func (p *scan) mysqlAnalyze() Statement {
+	p.mysqlFormat()
+	if isQuery(p.t) && p.t.kw != kwTable {
+		st := Statement{Class: Read}
+		p.mysqlQuery(&st)
+		return st
+	}
+	return definition
+}
+
+// mysqlFormat skips the words between EXPLAIN or ANALYZE and the statement: EXTENDED, PARTITIONS, ANALYZE, FORMAT = name.
+func (p *scan) mysqlFormat() (analyze bool) {
+	for p.t.kind == word {
+		switch p.t.word() {
+		case "analyze":
+			analyze = true
+		case "extended", "partitions":
+		case "format":
+			p.advance()
+			if !p.t.is('=') {
+				return analyze
+			}
+			p.advance()
+		default:
+			return analyze
+		}
+		p.advance()
+	}
+	return analyze
+}
+
+// mysqlExplain classifies EXPLAIN, DESCRIBE and DESC: of a table it reads the dictionary; of a query it plans, and may run a part
+// of it or, with ANALYZE, all of it.
+func (p *scan) mysqlExplain() Statement {
+	p.mysqlFormat()
+	switch {
+	case isQuery(p.t):
+		st := Statement{Class: Read}
+		p.mysqlQuery(&st)
+		return st
+	case p.t.kw == kwInto || p.t.kw == kwFor:
+		return Statement{DependsState: true, Class: SessionState} // INTO @v; FOR CONNECTION n
+	case p.t.isName() && (p.t.known == nil || !p.t.known.reserved || p.t.kind == quotedName):
+		st := Statement{Class: Read}
+		p.mysqlQuery(&st)
+		return st
+	}
+	return Statement{Token: "EXPLAIN"}
+}
+
+// mysqlShow classifies SHOW: the dictionary is the same on every node, variables and warnings are the session's, and the rest is
+// the node's.
+func (p *scan) mysqlShow() Statement {
+	st := Statement{Token: "SHOW"}
+	for p.t.kind == word {
+		switch p.t.word() {
+		case "full", "extended":
+			p.advance()
+			continue
+		case "tables", "columns", "fields", "index", "indexes", "keys", "databases", "schemas", "create", "triggers", "collation",
+			"character", "charset":
+			st = Statement{Class: Read}
+			p.advance()
+			p.mysqlQuery(&st)
+			return st
+		case "procedure", "function":
+			if next := p.peek(); next.word() == "status" {
+				st = Statement{Class: Read}
+				p.advance()
+				p.advance()
+				p.mysqlQuery(&st)
+				return st
+			}
+		case "warnings", "errors", "variables", "status", "session", "local", "profile", "profiles":
+			return Statement{Class: SessionState, DependsState: true, Token: "SHOW " + p.s[p.t.start:p.t.end]}
+		case "count":
+			return Statement{Class: SessionState, DependsState: true, Token: "SHOW"}
+		}
+		break
+	}
+	return st
+}
+
+func mysqlXA(second string) Statement {
+	switch second {
+	case "start", "begin":
+		return Statement{Class: TxControl, BeginsTx: true, LeavesState: true}
+	case "commit", "rollback":
+		return Statement{Class: TxControl, EndsTx: true, MayWrite: second == "commit"}
+	case "recover":
+		return Statement{Class: TxControl}
+	}
+	return Statement{Class: TxControl, LeavesState: true}
+}
+
+// mysqlFlush classifies FLUSH: some forms hold locks in the session.
+func (p *scan) mysqlFlush() Statement {
+	for ; !p.ended(); p.advance() {
+		if p.t.kw == kwFor || p.t.kw == kwLock || p.t.kw == kwWith {
+			return Statement{Class: SessionState, LeavesState: true, EndsTx: true}
+		}
+	}
+	return definition
+}

@@ -1,0 +1,101 @@
+package sqlclass
+
+// mysqlSet classifies SET: what is set for the session is session state; what is set for the server, or in its accounts, is a
+// write. MariaDB's SET STATEMENT ... FOR is what the statement after it is.
+func (p *scan) mysqlSet() Statement {
+	switch p.t.word() {
+	case "password":
+		return definition
+	case "default":
+		if next := p.peek(); next.word() == "role" {
+			return definition
+		}
+	case "statement":
+		return p.mysqlSetStatement()
+	case "transaction", "names", "character", "charset", "role", "resource":
+		return Statement{Class: SessionState, LeavesState: true}
+	}
+	st := Statement{}
+	global, started := false, true
+	for ; !p.ended(); p.advance() {
+		if p.asking {
+			p.mysqlAsked(&st)
+		}
+		if started && !p.t.is(',') {
+			started = false
+			global = p.mysqlAssigned(&st, global)
+			if p.ended() {
+				break
+			}
+		}
+		if p.t.is(',') && p.depth == 0 {
+			started = true
+		}
+		p.mysqlToken(&st)
+	}
+	if p.depth != 0 {
+		unknown(&st, tokenUnbalanced)
+	}
+	if st.Class == Unknown {
+		demote(&st, Statement{Class: SessionState, LeavesState: true, Token: "SET"})
+	}
+	return st
+}
+
+// mysqlAssigned looks at what an assignment begins with. Without a scope of its own it has that of the one before.
+func (p *scan) mysqlAssigned(st *Statement, global bool) bool {
+	scoped := false
+	if p.t.kind == sysVar {
+		p.advance()
+		scoped = true
+	}
+	switch {
+	case p.t.kind == userVar:
+		demote(st, Statement{Class: SessionState, LeavesState: true, Token: p.text(p.t)})
+		p.advance()
+		return global
+	case p.t.kind == word && (p.t.kw == kwGlobal || p.t.kw == kwPersist):
+		if !scoped {
+			global = true
+		}
+		demote(st, Statement{Class: Write, MayWrite: true, Token: "SET " + p.text(p.t)})
+		p.advance()
+		return global
+	case p.t.word() == "session" || p.t.word() == "local":
+		if !scoped {
+			global = false
+		}
+		demote(st, Statement{Class: SessionState, LeavesState: true, Token: "SET"})
+		p.advance()
+		return global
+	case p.t.word() == "autocommit":
+		st.EndsTx = true // switching it on commits
+	}
+	if global && !scoped {
+		demote(st, Statement{Class: Write, MayWrite: true, Token: "SET GLOBAL"})
+	} else {
+		demote(st, Statement{Class: SessionState, LeavesState: true, Token: "SET"})
+	}
+	p.advance()
+	return global
+}
+
+// mysqlSetStatement classifies SET STATEMENT name = value, ... FOR statement.
+func (p *scan) mysqlSetStatement() Statement {
+	st := Statement{Class: Read}
+	for ; !p.ended() && !(p.depth == 0 && p.t.kind == word && p.t.kw == kwFor); p.advance() {
+		if p.asking {
+			p.mysqlAsked(&st)
+		}
+		p.mysqlToken(&st)
+	}
+	if p.ended() {
+		return Statement{MayWrite: true, CommitsOnError: true}
+	}
+	p.advance()
+	if p.ended() {
+		return Statement{MayWrite: true, CommitsOnError: true}
+	}
+	demote(&st, p.mysql())
+	return st
+}

@@ -1,0 +1,163 @@
+package sqlclass
+
+// maxDepth is how deep parentheses may nest before a text is no longer followed.
+const maxDepth = 100
+
+// scan walks over the tokens of a text, one statement after the other.
+type scan struct {
+	lexer
+	t token // the current token
+	// before are the tokens before it, the nearest first.
+	before [3]token
+	// planned: the statement is only planned (EXPLAIN): what it would write is not written.
+	planned bool
+	// asked is a name before an open parenthesis whose meaning the next token decides; askedBefore is the token before it, and
+	// askedSchema the one before that.
+	asked       token
+	askedBefore token
+	askedSchema token
+	asking      bool
+
+	depth  int
+	parens [maxDepth]paren
+}
+
+// paren is what is known of one level of parentheses.
+type paren struct {
+	flags  parenFlags
+	commas uint16
+}
+
+type parenFlags uint16
+
+const (
+	// parenExpression: an expression follows the closing parenthesis (DISTINCT ON (..), OPERATOR (..)), so that a name after
+	// it may be that of a function.
+	parenExpression parenFlags = 1 << iota
+	// parenWith: in the list of a WITH clause, where a name before a parenthesis is that of a CTE.
+	parenWith
+	// parenGroup: in GROUP BY, where ROLLUP and CUBE are no functions.
+	parenGroup
+	// parenOperator: inside OPERATOR (..).
+	parenOperator
+	// parenSetConfig: the arguments of set_config.
+	parenSetConfig
+)
+
+// advance moves to the next token.
+func (p *scan) advance() {
+	p.before[2], p.before[1], p.before[0] = p.before[1], p.before[0], p.t
+	p.t = p.next()
+}
+
+// peek returns the token after the current one.
+func (p *scan) peek() token {
+	ahead := p.lexer
+	return ahead.next()
+}
+
+// ended reports that the current token is not of the statement any more.
+func (p *scan) ended() bool {
+	return p.t.kind == endOfText || p.t.kind == bad || p.depth == 0 && p.t.is(';')
+}
+
+// skip moves to the end of the statement.
+func (p *scan) skip() {
+	for !p.ended() {
+		p.advance()
+	}
+}
+
+// text returns a token's text.
+func (p *scan) text(t token) string { return p.s[t.start:t.end] }
+
+// is reports whether the token is this punctuation.
+func (t *token) is(char byte) bool { return t.kind == punct && t.char == char }
+
+// word returns an unquoted word in lower case if it is in the vocabulary, else "".
+func (t *token) word() string {
+	if t.kind == word && t.known != nil {
+		return t.known.word
+	}
+	return ""
+}
+
+// name returns the word of a name, quoted or not, in lower case if it is in the vocabulary, else "".
+func (t *token) name() string {
+	if t.isName() && t.known != nil {
+		return t.known.word
+	}
+	return ""
+}
+
+// open enters a parenthesis; false means that they nest too deep.
+func (p *scan) open(flags parenFlags) bool {
+	if p.depth+1 >= maxDepth {
+		return false
+	}
+	p.depth++
+	p.parens[p.depth] = paren{flags: flags}
+	return true
+}
+
+// strength orders the classes of one statement: what is stronger wins. Write comes last, because it alone is refused to a
+// hint and to a retry on a replica whatever else the statement does.
+func strength(c Class) int {
+	switch c {
+	case Read:
+		return 0
+	case Unknown:
+		return 1
+	case TxControl:
+		return 2
+	case SessionState:
+		return 3
+	case Write:
+	}
+	return 4
+}
+
+// demote makes st at least as strong as by, and adds its effects.
+func demote(st *Statement, by Statement) {
+	if strength(by.Class) > strength(st.Class) {
+		st.Class, st.Token = by.Class, by.Token
+	} else if st.Token == "" && by.Class == st.Class {
+		st.Token = by.Token
+	}
+	st.LeavesState = st.LeavesState || by.LeavesState
+	st.TxState = st.TxState || by.TxState
+	st.DependsState = st.DependsState || by.DependsState
+	st.MayWrite = st.MayWrite || by.MayWrite
+	st.CommitsOnError = st.CommitsOnError || by.CommitsOnError
+	st.EndsTx = st.EndsTx || by.EndsTx
+	st.BeginsTx = st.BeginsTx || by.BeginsTx
+}
+
+// unknown makes st at least Unknown: nothing is known of what the token does.
+func unknown(st *Statement, token string) {
+	demote(st, Statement{MayWrite: true, Token: token})
+}
+
+// call adds what a call of a function does. It reports whether the arguments decide that.
+func (p *scan) call(st *Statement, effect effect, text string) (byArguments bool) {
+	switch effect {
+	case effectNone:
+	case effectNode:
+		demote(st, Statement{Token: text})
+	case effectWrite:
+		if !p.planned {
+			demote(st, Statement{Class: Write, MayWrite: true, Token: text})
+		}
+	case effectDepends:
+		demote(st, Statement{Class: SessionState, DependsState: true, Token: text})
+	case effectState:
+		demote(st, Statement{Class: SessionState, LeavesState: true, Token: text})
+	case effectTxState:
+		demote(st, Statement{Class: SessionState, TxState: true, Token: text})
+	case effectSetConfig:
+		return true
+	case effectUnknown:
+		unknown(st, text)
+	}
+	return false
+}
