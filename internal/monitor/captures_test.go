@@ -292,6 +292,7 @@ func TestCaptureWhenGoneIsRefused(t *testing.T) {
 		c.a.Set(func(s *fakenode.State) { s.Frozen = true })
 		taken := 0
 		for range 1100 {
+			synctest.Wait() // some are being looked for
 			if _, ok := c.JoinWhenGone(monitor.Backend{PID: 1, Start: 1}, writer(1)); ok {
 				taken++
 			}

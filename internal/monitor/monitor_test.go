@@ -385,6 +385,32 @@ func TestConfirmation(t *testing.T) {
 	})
 }
 
+// TestConfirmationNeedsALaterSample: a sample of the primary that began before the replica's was over may be of before a
+// promotion that the replica has seen.
+func TestConfirmationNeedsALaterSample(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair()
+		b.Set(func(s *fakenode.State) { s.Hidden = true })
+		w := watch(t, a, b)
+		time.Sleep(2 * time.Second)
+		b.Set(func(s *fakenode.State) { s.LSN = 0x6000 })
+		for w.view(1).Sample.Position.LSN != 0x6000 {
+			time.Sleep(time.Millisecond)
+		}
+		proven := func(began time.Time) core.LSN {
+			s := w.view(0).Sample
+			s.Began, s.Ended = began, time.Now()
+			w.Observe(0, s)
+			v := w.view(1)
+			p, _ := v.Proof()
+			return p.LSN
+		}
+		ended := w.view(1).Sample.Ended
+		require.Equal(t, core.LSN(0x5000), proven(ended))
+		require.Equal(t, core.LSN(0x6000), proven(ended.Add(1)))
+	})
+}
+
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pair()

@@ -71,7 +71,7 @@ func TestRouteBudget(t *testing.T) {
 					c := core.NewCapture(nil)
 					s.Wrote(cluster, time.Now(), core.Start{System: fakenode.System, At: 1}, c, true, window)
 					go func() {
-						time.Sleep(time.Duration(i+1) * 40 * time.Millisecond)
+						<-time.After(time.Duration(i+1) * 40 * time.Millisecond)
 						c.Complete(core.CaptureResult{Position: position(1, 0x6000), Reported: 0x6000, Start: core.Start{System: fakenode.System, At: 1}})
 					}()
 				}
