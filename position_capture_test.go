@@ -27,8 +27,8 @@ func TestCaptureBeginsAfterTheCommit(t *testing.T) {
 	config := configFor(c)
 	quick(&config)
 	db := open(t, config)
-	commits := map[string]func(ctx context.Context, table string){
-		"Tx": func(ctx context.Context, table string) {
+	commits := map[string]func(t *testing.T, ctx context.Context, table string){
+		"Tx": func(t *testing.T, ctx context.Context, table string) {
 			tx, err := db.BeginTx(ctx, nil)
 			require.NoError(t, err)
 			_, err = tx.ExecContext(ctx, "INSERT INTO "+table+" VALUES (1)")
@@ -37,7 +37,7 @@ func TestCaptureBeginsAfterTheCommit(t *testing.T) {
 			pauseReplay(t, c)
 			require.NoError(t, tx.Commit())
 		},
-		"COMMIT by text": func(ctx context.Context, table string) {
+		"COMMIT by text": func(t *testing.T, ctx context.Context, table string) {
 			conn, err := db.Conn(ctx)
 			require.NoError(t, err)
 			_, err = conn.ExecContext(ctx, "BEGIN; INSERT INTO "+table+" VALUES (1)")
@@ -48,7 +48,7 @@ func TestCaptureBeginsAfterTheCommit(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, conn.Close())
 		},
-		"Query": func(ctx context.Context, table string) {
+		"Query": func(t *testing.T, ctx context.Context, table string) {
 			// The row is there before the commit, which a deferred trigger holds up until the standbys stand.
 			makeSlowCommit(t, c, table, "PERFORM pg_sleep(0.5)")
 			rows, err := db.QueryContext(ctx, "INSERT INTO "+table+" VALUES (1) RETURNING id")
@@ -62,7 +62,7 @@ func TestCaptureBeginsAfterTheCommit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			table := newTable(t, c, "id int")
 			ctx := sessionContext(t)
-			commit(ctx, table)
+			commit(t, ctx, table)
 			require.Equal(t, 1, count(t, ctx, db, table, 1))
 			resumeReplay(t, c)
 		})
