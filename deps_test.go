@@ -158,7 +158,7 @@ func TestProgramsDoNotLinkTesting(t *testing.T) {
 }
 
 // corePackages know no pool: another driver surface than database/sql can use them as they are.
-var corePackages = []string{"internal/core", "internal/monitor", "internal/sqlclass"}
+var corePackages = []string{"internal/core", "internal/monitor", "internal/router", "internal/sqlclass"}
 
 func TestCoreKnowsNoPool(t *testing.T) {
 	t.Parallel()
