@@ -93,6 +93,13 @@ func (s *Script) Count(prefix string) int {
 	return n
 }
 
+// Opened is how many connections were ever opened, those that only answer included: their numbers are 1 and up.
+func (s *Script) Opened() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
 func (s *Script) note(conn int, format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
