@@ -37,182 +37,253 @@ type lexer struct {
 	inVersioned bool
 }
 
-// next returns the next token. After endOfText or bad it must not be called again.
-func (l *lexer) next() token {
-	s := l.s
-	for l.pos < len(s) {
-		c := s[l.pos]
-		switch charClass[c] {
-		case charBlank:
-			l.pos++
+// next writes the next token to t. After endOfText or bad it must not be called again.
+func (l *lexer) next(t *token) {
+	s, i := l.s, l.pos
+	for i < len(s) {
+		c := s[i]
+		class := charClass[c]
+		if class == charBlank {
+			i++
 			continue
+		}
+		l.pos = i
+		switch class {
 		case charWord:
-			return l.word()
-		case charDigit:
-			return l.number()
-		case charQuote:
-			return l.quoted(l.pos, l.pos+1, '\'', l.reading&backslashInSingle != 0, str)
-		case charDouble:
-			if l.reading&doubleIsName != 0 {
-				return l.name(l.pos, '"')
+			end := i + 1
+			for end < len(s) && wordPart[s[end]] {
+				end++
 			}
-			return l.quoted(l.pos, l.pos+1, '"', l.reading&backslashInDouble != 0, str)
-		case charTick:
+			if end-i <= 8 && i+8 <= len(s) && !(end-i == 1 && l.mayPrefix(s, end)) {
+				// The shortest way for most words of most texts: no calls, and few branches on what cannot be predicted.
+				head := (load8(s[i:]) | lower) & first[end-i]
+				l.pos = end
+				e := l.vocab.words.short(head, uint64(end-i))
+				t.start, t.end, t.known, t.kind, t.char, t.kw, t.place = uint32(i), uint32(end), e.index, word, 0, e.kw, e.place
+				if e.index == 0 && (head&high != 0 || c|0x20 == 'p') {
+					l.strange(t)
+				}
+				return
+			}
+			l.word(t, end)
+			return
+		case charOther:
+			if c != '*' && c != '\\' && c != '{' && c != '}' {
+				break
+			}
 			if l.dialect == PostgreSQL {
-				break // an operator character
-			}
-			return l.name(l.pos, '`')
-		case charDash:
-			if l.pos+1 < len(s) && s[l.pos+1] == '-' && l.dashComment() {
-				continue
-			}
-		case charHash:
-			if l.dialect != PostgreSQL {
-				l.lineComment(l.pos + 1)
-				continue
-			}
-		case charSlash:
-			if l.pos+1 < len(s) && s[l.pos+1] == '*' {
-				if !l.blockComment() {
-					return l.bad(l.pos)
+				if c != '*' {
+					l.bad(t, i)
+					return
 				}
+				break
+			}
+			switch {
+			case c == '*' && l.inVersioned && i+1 < len(s) && s[i+1] == '/':
+				l.inVersioned = false
+				i += 2
 				continue
-			}
-		case charDollar:
-			return l.dollar()
-		case charQuestion:
-			if l.dialect != PostgreSQL {
-				return l.take(param, 1)
-			}
-		case charColon:
-			if l.pos+1 < len(s) {
-				switch {
-				case s[l.pos+1] == ':' && l.dialect == PostgreSQL:
-					return l.pair(colonColon)
-				case s[l.pos+1] == '=':
-					return l.pair(assign)
+			case c == '\\': // \N is NULL; nothing else begins with a backslash
+				if i+1 < len(s) && s[i+1] == 'N' {
+					l.take(t, number, 2)
+				} else {
+					l.bad(t, i)
 				}
-			}
-		case charEqual:
-			if l.pos+1 < len(s) && s[l.pos+1] == '>' && l.dialect == PostgreSQL {
-				return l.pair(arrow)
+				return
 			}
 		case charDot:
-			if l.pos+1 < len(s) && charClass[s[l.pos+1]] == charDigit && (l.pos == 0 || !wordPart[s[l.pos-1]]) {
-				return l.number()
+			if i+1 < len(s) && charClass[s[i+1]] == charDigit && (i == 0 || !wordPart[s[i-1]]) {
+				l.number(t)
+				return
 			}
-		case charAt:
-			if l.dialect != PostgreSQL {
-				return l.variable()
-			}
-		case charBad:
-			return l.bad(l.pos)
-		case charOther:
-			if l.dialect != PostgreSQL {
-				switch c {
-				case '*':
-					if l.inVersioned && l.pos+1 < len(s) && s[l.pos+1] == '/' {
-						l.inVersioned = false
-						l.pos += 2
-						continue
-					}
-				case '\\': // \N is NULL; nothing else begins with a backslash
-					if l.pos+1 < len(s) && s[l.pos+1] == 'N' {
-						return l.take(number, 2)
-					}
-					return l.bad(l.pos)
+		default:
+			if l.special(t, class) {
+				if l.pos != i && t.kind == comment {
+					i = l.pos
+					continue
 				}
-			} else if c == '\\' || c == '{' || c == '}' {
-				return l.bad(l.pos)
+				return
 			}
 		}
-		t := token{kind: punct, char: c, start: l.pos, end: l.pos + 1}
-		l.pos++
-		return t
+		l.pos = i + 1
+		t.start, t.end, t.known, t.kind, t.char, t.kw, t.place = uint32(i), uint32(i+1), 0, punct, c, kwNone, placeUnknown
+		return
 	}
+	l.pos = len(s)
 	if l.inVersioned {
-		return l.bad(l.pos) // the executable comment is not closed
+		l.bad(t, len(s)) // the executable comment is not closed
+		return
 	}
-	return token{kind: endOfText, start: len(s), end: len(s)}
+	t.set(endOfText, len(s), len(s))
 }
 
-func (l *lexer) bad(at int) token {
-	l.pos = len(l.s)
-	return token{kind: bad, start: at, end: len(l.s)}
-}
-
-func (l *lexer) take(k kind, n int) token {
-	t := token{kind: k, start: l.pos, end: l.pos + n}
-	l.pos += n
-	return t
-}
-
-func (l *lexer) pair(char byte) token {
-	t := token{kind: punct, char: char, start: l.pos, end: l.pos + 2}
-	l.pos += 2
-	return t
-}
-
-// word reads an unquoted word, or the string or quoted name of which it is the prefix.
-func (l *lexer) word() token {
-	s, start := l.s, l.pos
-	end, high := start+1, s[start]
-	for end < len(s) && wordPart[s[end]] {
-		high |= s[end]
-		end++
+// special reads what begins with a character that can mean more than itself. False: it is itself. A comment is skipped, and t is
+// one only for the caller to see that.
+func (l *lexer) special(t *token, class uint8) bool {
+	s := l.s
+	var second byte // 0 is in no text that lexes
+	if l.pos+1 < len(s) {
+		second = s[l.pos+1]
 	}
-	l.pos = end
-	if end < len(s) {
-		switch c := s[end]; {
-		case c == '\'':
-			if t, ok := l.prefixed(start, end); ok {
-				return t
-			}
-		case c == '"' && l.dialect != PostgreSQL && s[start] == '_' && l.reading&doubleIsName == 0:
-			// _charset"...": the word is a token, the string is read next
-		case c == '&' && end == start+1 && s[start]|0x20 == 'u' && end+1 < len(s) && l.dialect == PostgreSQL:
-			switch s[end+1] {
-			case '\'':
-				// No backslash in U&'...' ever escapes a quote; the server refuses it without standard_conforming_strings.
-				return l.quoted(start, end+2, '\'', false, str)
-			case '"':
-				// The name can be written in escapes, so it is not compared with anything: kw and known stay empty.
-				return l.quoted(start, end+2, '"', false, quotedName)
-			}
+	switch class {
+	case charDigit:
+		l.number(t)
+	case charQuote:
+		l.quoted(t, l.pos, l.pos+1, '\'', l.reading&backslashInSingle != 0, str)
+	case charDouble:
+		if l.reading&doubleIsName != 0 {
+			l.name(t, l.pos, '"')
+		} else {
+			l.quoted(t, l.pos, l.pos+1, '"', l.reading&backslashInDouble != 0, str)
 		}
-	}
-	t := token{kind: word, start: start, end: end}
-	if t.known = l.vocab.find(s[start:end]); t.known != nil {
-		t.kw = t.known.kw
-	} else if high >= utf8.RuneSelf && !utf8.ValidString(s[start:end]) {
-		return l.bad(start)
-	}
-	return t
-}
-
-// prefixed reads a string with a prefix letter, if s[start:end] is one. The quote is at end.
-func (l *lexer) prefixed(start, end int) (token, bool) {
-	if end-start != 1 {
-		return token{}, false
-	}
-	switch l.s[start] | 0x20 {
-	case 'e':
+	case charTick:
 		if l.dialect == PostgreSQL {
-			return l.quoted(start, end+1, '\'', true, str), true
+			return false // an operator character
 		}
-	case 'b', 'x':
-		return l.quoted(start, end+1, '\'', l.dialect != PostgreSQL && l.reading&backslashInSingle != 0, str), true
-	case 'n':
-		return l.quoted(start, end+1, '\'', l.reading&backslashInSingle != 0, str), true
+		l.name(t, l.pos, '`')
+	case charDash:
+		if second != '-' || !l.dashComment() {
+			return false
+		}
+		t.kind = comment
+	case charHash:
+		if l.dialect == PostgreSQL {
+			return false
+		}
+		l.lineComment(l.pos + 1)
+		t.kind = comment
+	case charSlash:
+		if second != '*' {
+			return false
+		}
+		if t.kind = comment; !l.blockComment() {
+			l.bad(t, l.pos)
+		}
+	case charDollar:
+		l.dollar(t)
+	case charQuestion:
+		if l.dialect == PostgreSQL {
+			return false
+		}
+		l.take(t, param, 1)
+	case charColon:
+		switch {
+		case second == ':' && l.dialect == PostgreSQL:
+			l.pair(t, colonColon)
+		case second == '=':
+			l.pair(t, assign)
+		default:
+			return false
+		}
+	case charEqual:
+		if second != '>' || l.dialect != PostgreSQL {
+			return false
+		}
+		l.pair(t, arrow)
+	case charAt:
+		if l.dialect == PostgreSQL {
+			return false
+		}
+		l.variable(t)
+	case charBad:
+		l.bad(t, l.pos)
 	}
-	return token{}, false
+	return true
+}
+
+func (l *lexer) bad(t *token, at int) {
+	l.pos = len(l.s)
+	t.set(bad, at, len(l.s))
+}
+
+func (l *lexer) take(t *token, k kind, n int) {
+	t.set(k, l.pos, l.pos+n)
+	l.pos += n
+}
+
+func (l *lexer) pair(t *token, char byte) {
+	l.take(t, punct, 2)
+	t.char = char
+}
+
+// high marks the bytes above 0x7f.
+const high = 0x8080808080808080
+
+// mayPrefix reports that the one-letter word before end may be the prefix of a string or of a quoted name.
+func (l *lexer) mayPrefix(s string, end int) bool { return s[end] == '\'' || s[end] == '&' }
+
+// word reads an unquoted word up to end, or the string or quoted name of which it is the prefix.
+func (l *lexer) word(t *token, end int) {
+	s, start := l.s, l.pos
+	l.pos = end
+	if end < len(s) && end == start+1 && l.mayPrefix(s, end) && l.prefixed(t, start, end) {
+		return
+	}
+	e := l.vocab.words.find(s, start, end)
+	t.start, t.end, t.known, t.kind, t.char, t.kw, t.place = uint32(start), uint32(end), e.index, word, 0, e.kw, e.place
+	if e.index == 0 {
+		l.strange(t)
+	}
+}
+
+// strange looks at a word that is not in the vocabulary: it must be UTF-8.
+func (l *lexer) strange(t *token) {
+	text := l.s[t.start:t.end]
+	if !utf8.ValidString(text) {
+		l.bad(t, int(t.start))
+	} else if l.dialect == PostgreSQL {
+		t.place = postgresPlace(text)
+	}
+}
+
+// prefixed reads a string or name whose prefix is the letter at start. False: it is none. After the letter, at end, is a quote or &.
+func (l *lexer) prefixed(t *token, start, end int) bool {
+	letter := l.s[start] | 0x20
+	if l.s[end] == '&' {
+		if letter != 'u' || l.dialect != PostgreSQL || end+1 == len(l.s) {
+			return false
+		}
+		switch l.s[end+1] {
+		case '\'':
+			// No backslash in U&'...' ever escapes a quote; the server refuses it without standard_conforming_strings.
+			l.quoted(t, start, end+2, '\'', false, str)
+		case '"':
+			// The name can be written in escapes, so it is not compared with anything.
+			if l.quoted(t, start, end+2, '"', false, quotedName); t.kind == quotedName {
+				t.place = placeHidden
+			}
+		default:
+			return false
+		}
+		return true
+	}
+	switch letter {
+	case 'e':
+		if l.dialect != PostgreSQL {
+			return false
+		}
+		l.quoted(t, start, end+1, '\'', true, str)
+	case 'b', 'x':
+		l.quoted(t, start, end+1, '\'', l.dialect != PostgreSQL && l.reading&backslashInSingle != 0, str)
+	case 'n':
+		l.quoted(t, start, end+1, '\'', l.reading&backslashInSingle != 0, str)
+	default:
+		return false
+	}
+	return true
 }
 
 // quoted reads up to the closing quote; from is the position after the opening one. A doubled quote stands for itself.
 // PostgreSQL joins literals that only blanks with a line end separate, and goes on in the form of the first one.
-func (l *lexer) quoted(start, from int, quote byte, backslash bool, k kind) token {
+func (l *lexer) quoted(t *token, start, from int, quote byte, backslash bool, k kind) {
 	s := l.s
 	for i := from; i < len(s); i++ {
+		for i < len(s) && !notPlain[s[i]] {
+			i++
+		}
+		if i == len(s) {
+			break
+		}
 		switch c := s[i]; {
 		case c == quote:
 			if i+1 < len(s) && s[i+1] == quote {
@@ -229,7 +300,8 @@ func (l *lexer) quoted(start, from int, quote byte, backslash bool, k kind) toke
 					continue
 				}
 			}
-			return token{kind: k, start: start, end: l.pos}
+			t.set(k, start, l.pos)
+			return
 		case c == '\\' && k == str:
 			if i+1 < len(s) && s[i+1] == quote {
 				l.ambiguous = l.ambiguous || !backslash || l.dialect != PostgreSQL // in E'...' it is clear
@@ -239,17 +311,20 @@ func (l *lexer) quoted(start, from int, quote byte, backslash bool, k kind) toke
 			}
 		case c == 0:
 			if l.dialect == PostgreSQL {
-				return l.bad(start)
+				l.bad(t, start)
+				return
 			}
 		case c >= utf8.RuneSelf:
 			n := validRune(s[i:])
 			if n == 0 {
-				return l.bad(start)
+				l.bad(t, start)
+				return
 			}
 			i += n - 1
 		}
 	}
-	return l.bad(start)
+	l.bad(t, start)
+	return
 }
 
 // continued returns the position after the quote with which a PostgreSQL literal goes on, or 0. Line comments count as blanks.
@@ -273,23 +348,31 @@ func (l *lexer) continued() int {
 	return 0
 }
 
-// name reads a quoted name and looks it up under its own case rules.
-func (l *lexer) name(start int, quote byte) token {
-	t := l.quoted(start, start+1, quote, false, quotedName)
-	if t.kind == quotedName {
-		text := l.s[start+1 : t.end-1]
-		if l.dialect == PostgreSQL {
-			t.known = l.vocab.findQuoted(text, false)
-		} else {
-			t.known = l.vocab.findQuoted(text, true)
+// name reads a quoted name.
+func (l *lexer) name(t *token, start int, quote byte) {
+	s, i := l.s, start+1
+	for i < len(s) && !notPlain[s[i]] {
+		i++
+	}
+	if i < len(s) && s[i] == quote && (i+1 == len(s) || s[i+1] != quote) {
+		l.pos = i + 1
+		t.set(quotedName, start, i+1)
+	} else if l.quoted(t, start, start+1, quote, false, quotedName); t.kind != quotedName {
+		return
+	}
+	if l.dialect != PostgreSQL {
+		return
+	}
+	if t.place = postgresPlace(s[start+1 : t.end-1]); t.place != placeUnknown {
+		if e := l.vocab.words.findQuoted(s, start+1, int(t.end)-1, false); e.index != 0 {
+			t.place = e.place
 		}
 	}
-	return t
 }
 
 // number reads a numeric literal. Letters directly after one are an error in PostgreSQL from 15 on and a new word before; MySQL and
 // MariaDB read 1a as a name, 1.5a as a number and a word.
-func (l *lexer) number() token {
+func (l *lexer) number(t *token) {
 	s, start := l.s, l.pos
 	i := start
 	if s[i] == '0' && i+2 < len(s) && isBasedNumber(s[i+1], s[i+2]) {
@@ -297,7 +380,8 @@ func (l *lexer) number() token {
 		for i < len(s) && (isHex(s[i]) || s[i] == '_' && l.dialect == PostgreSQL) {
 			i++
 		}
-		return l.numberUpTo(start, i, true)
+		l.numberUpTo(t, start, i, true)
+		return
 	}
 	i = l.digits(i)
 	integer := i > start && (i == len(s) || s[i] != '.')
@@ -314,21 +398,28 @@ func (l *lexer) number() token {
 			integer = false
 		}
 	}
-	return l.numberUpTo(start, i, integer)
+	l.numberUpTo(t, start, i, integer)
+	return
 }
 
 // numberUpTo ends the literal at end. nameable: with letters after it, it would be a name in MySQL and MariaDB.
-func (l *lexer) numberUpTo(start, end int, nameable bool) token {
+func (l *lexer) numberUpTo(t *token, start, end int, nameable bool) {
 	if end < len(l.s) && wordPart[l.s[end]] {
 		if l.dialect == PostgreSQL {
-			return l.bad(start)
+			l.bad(t, start)
+			return
 		}
 		if nameable {
-			return l.word()
+			for end < len(l.s) && wordPart[l.s[end]] {
+				end++
+			}
+			l.word(t, end)
+			return
 		}
 	}
 	l.pos = end
-	return token{kind: number, start: start, end: end}
+	t.set(number, start, end)
+	return
 }
 
 func (l *lexer) digits(i int) int {
@@ -354,10 +445,11 @@ func isHex(c byte) bool {
 
 // dollar reads what begins with a dollar sign: a parameter or a dollar-quoted string in PostgreSQL. MySQL gives $tag$ the same
 // meaning from 8.0.34 on and MariaDB never does, so there the text does not lex.
-func (l *lexer) dollar() token {
+func (l *lexer) dollar(t *token) {
 	s, start := l.s, l.pos
 	if l.dialect != PostgreSQL {
-		return l.bad(start)
+		l.bad(t, start)
+		return
 	}
 	i := start + 1
 	if i < len(s) && charClass[s[i]] == charDigit {
@@ -365,7 +457,8 @@ func (l *lexer) dollar() token {
 			i++
 		}
 		l.pos = i
-		return token{kind: param, start: start, end: i}
+		t.set(param, start, i)
+		return
 	}
 	if i < len(s) && charClass[s[i]] == charWord {
 		for i < len(s) && wordPart[s[i]] && s[i] != '$' {
@@ -373,19 +466,23 @@ func (l *lexer) dollar() token {
 		}
 	}
 	if i >= len(s) || s[i] != '$' {
-		return l.bad(start)
+		l.bad(t, start)
+		return
 	}
 	tag := s[start : i+1]
 	n := strings.Index(s[i+1:], tag)
 	if n < 0 {
-		return l.bad(start)
+		l.bad(t, start)
+		return
 	}
 	body := s[i+1 : i+1+n]
 	if strings.IndexByte(body, 0) >= 0 || !utf8.ValidString(body) {
-		return l.bad(start)
+		l.bad(t, start)
+		return
 	}
 	l.pos = i + 1 + n + len(tag)
-	return token{kind: str, start: start, end: l.pos}
+	t.set(str, start, l.pos)
+	return
 }
 
 // validRune returns the length of the UTF-8 sequence at the start of s, or 0. A text that is not UTF-8 is not lexed: in other

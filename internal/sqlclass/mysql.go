@@ -5,8 +5,8 @@ var definition = Statement{Class: Write, MayWrite: true, CommitsOnError: true, E
 
 // mysql classifies the statement of MySQL or MariaDB that begins at the current token.
 func (p *scan) mysql() Statement {
-	first := p.t
-	if isQuery(first) {
+	first := *p.t()
+	if isQuery(&first) {
 		st := Statement{Class: Read}
 		p.mysqlQuery(&st)
 		return st
@@ -14,10 +14,10 @@ func (p *scan) mysql() Statement {
 	st := Statement{MayWrite: true, CommitsOnError: true}
 	if first.kind == word {
 		p.advance()
-		st = p.mysqlCommand(first.word())
+		st = p.mysqlCommand(p.word(&first))
 	}
 	if st.Token == "" && st.Class != Read {
-		st.Token = p.text(first)
+		st.Token = p.text(&first)
 	}
 	p.skip()
 	return st
@@ -26,7 +26,7 @@ func (p *scan) mysql() Statement {
 // mysqlCommand classifies a statement that is no query by its first word, and by what follows it. The current token is the
 // second one.
 func (p *scan) mysqlCommand(verb string) Statement {
-	second := p.t.word()
+	second := p.word(p.t())
 	switch verb {
 	case "insert", "replace", "update", "delete", "load":
 		return p.mysqlWrite(Statement{Class: Write, MayWrite: true, CommitsOnError: true})
@@ -92,14 +92,14 @@ func (p *scan) mysqlCommand(verb string) Statement {
 
 // toEnd moves to the end of the text: the semicolons in it do not end the statement.
 func (p *scan) toEnd() {
-	for p.t.kind != endOfText && p.t.kind != bad {
+	for p.t().kind != endOfText && p.t().kind != bad {
 		p.advance()
 	}
 }
 
 // mysqlWrite adds to a statement that is no read what its expressions and names do.
 func (p *scan) mysqlWrite(st Statement) Statement {
-	st.Token = p.text(p.before[0])
+	st.Token = p.text(p.before(0))
 	p.mysqlQuery(&st)
 	return st
 }
@@ -113,11 +113,11 @@ func (p *scan) mysqlDefinition(verb, second string) Statement {
 		p.advance()
 		p.advance()
 	}
-	if p.t.kind == word && p.t.kw == kwTemp {
+	if p.t().kind == word && p.t().kw == kwTemp {
 		return Statement{Class: SessionState, LeavesState: true, MayWrite: true, CommitsOnError: true}
 	}
 	for ; !p.ended(); p.advance() {
-		switch p.t.word() {
+		switch p.word(p.t()) {
 		case "procedure", "function", "trigger", "event", "package":
 			if verb == "create" || verb == "alter" {
 				p.toEnd() // the semicolons of its body
@@ -133,7 +133,7 @@ func (p *scan) mysqlDefinition(verb, second string) Statement {
 // mysqlAnalyze classifies ANALYZE: of a table it writes; MariaDB's ANALYZE of a statement runs it.
 func (p *scan) mysqlAnalyze() Statement {
 	p.mysqlFormat()
-	if isQuery(p.t) && p.t.kw != kwTable {
+	if isQuery(p.t()) && p.t().kw != kwTable {
 		st := Statement{Class: Read}
 		p.mysqlQuery(&st)
 		return st
@@ -143,14 +143,14 @@ func (p *scan) mysqlAnalyze() Statement {
 
 // mysqlFormat skips the words between EXPLAIN or ANALYZE and the statement: EXTENDED, PARTITIONS, ANALYZE, FORMAT = name.
 func (p *scan) mysqlFormat() (analyze bool) {
-	for p.t.kind == word {
-		switch p.t.word() {
+	for p.t().kind == word {
+		switch p.word(p.t()) {
 		case "analyze":
 			analyze = true
 		case "extended", "partitions":
 		case "format":
 			p.advance()
-			if !p.t.is('=') {
+			if !p.t().is('=') {
 				return analyze
 			}
 			p.advance()
@@ -167,13 +167,13 @@ func (p *scan) mysqlFormat() (analyze bool) {
 func (p *scan) mysqlExplain() Statement {
 	p.mysqlFormat()
 	switch {
-	case isQuery(p.t):
+	case isQuery(p.t()):
 		st := Statement{Class: Read}
 		p.mysqlQuery(&st)
 		return st
-	case p.t.kw == kwInto || p.t.kw == kwFor:
+	case p.t().kw == kwInto || p.t().kw == kwFor:
 		return Statement{DependsState: true, Class: SessionState} // INTO @v; FOR CONNECTION n
-	case p.t.isName() && (p.t.known == nil || !p.t.known.reserved || p.t.kind == quotedName):
+	case p.t().isName() && (p.t().kind == quotedName || !p.known(p.t()).reserved):
 		st := Statement{Class: Read}
 		p.mysqlQuery(&st)
 		return st
@@ -185,8 +185,8 @@ func (p *scan) mysqlExplain() Statement {
 // the node's.
 func (p *scan) mysqlShow() Statement {
 	st := Statement{Token: "SHOW"}
-	for p.t.kind == word {
-		switch p.t.word() {
+	for p.t().kind == word {
+		switch p.word(p.t()) {
 		case "full", "extended":
 			p.advance()
 			continue
@@ -197,7 +197,7 @@ func (p *scan) mysqlShow() Statement {
 			p.mysqlQuery(&st)
 			return st
 		case "procedure", "function":
-			if next := p.peek(); next.word() == "status" {
+			if next := p.peek(); p.word(&next) == "status" {
 				st = Statement{Class: Read}
 				p.advance()
 				p.advance()
@@ -205,7 +205,7 @@ func (p *scan) mysqlShow() Statement {
 				return st
 			}
 		case "warnings", "errors", "variables", "status", "session", "local", "profile", "profiles":
-			return Statement{Class: SessionState, DependsState: true, Token: "SHOW " + p.s[p.t.start:p.t.end]}
+			return Statement{Class: SessionState, DependsState: true, Token: "SHOW " + p.s[p.t().start:p.t().end]}
 		case "count":
 			return Statement{Class: SessionState, DependsState: true, Token: "SHOW"}
 		}
@@ -229,7 +229,7 @@ func mysqlXA(second string) Statement {
 // mysqlFlush classifies FLUSH: some forms hold locks in the session.
 func (p *scan) mysqlFlush() Statement {
 	for ; !p.ended(); p.advance() {
-		if p.t.kw == kwFor || p.t.kw == kwLock || p.t.kw == kwWith {
+		if p.t().kw == kwFor || p.t().kw == kwLock || p.t().kw == kwWith {
 			return Statement{Class: SessionState, LeavesState: true, EndsTx: true}
 		}
 	}

@@ -3,7 +3,7 @@ package sqlclass
 // mysqlQuery walks from the current token to the end of the statement and makes st what the tokens say. A query is a read if
 // nothing in it says otherwise.
 func (p *scan) mysqlQuery(st *Statement) {
-	if p.t.kind == word && p.t.kw == kwWith {
+	if p.t().kind == word && p.t().kw == kwWith {
 		p.parens[p.depth].flags |= parenWith
 	}
 	for ; !p.ended(); p.advance() {
@@ -19,15 +19,18 @@ func (p *scan) mysqlQuery(st *Statement) {
 
 // mysqlToken makes st what the current token says.
 func (p *scan) mysqlToken(st *Statement) {
-	switch p.t.kind {
+	t := p.t()
+	switch t.kind {
 	case word:
-		p.mysqlWord(st)
+		if t.kw != kwNone {
+			p.mysqlWord(st)
+		}
 	case userVar:
 		p.mysqlVariable(st)
 	case sysVar:
 		p.mysqlSystemVariable(st)
 	case punct:
-		switch p.t.char {
+		switch t.char {
 		case '(':
 			p.mysqlOpen(st)
 		case ')':
@@ -41,18 +44,14 @@ func (p *scan) mysqlToken(st *Statement) {
 		}
 	case quotedName, str, number, param, endOfText, bad:
 	}
-	if p.t.isName() && p.before[0].is('.') && p.before[1].isName() {
+	if t.isName() && p.before(0).is('.') {
 		p.mysqlQualified(st)
 	}
 }
 
 // mysqlWord looks for the keywords that make a query more than a read. After a dot every word is a name.
 func (p *scan) mysqlWord(st *Statement) {
-	t := &p.t
-	if t.kw == kwNone {
-		return
-	}
-	previous := &p.before[0]
+	t, previous := p.t(), p.before(0)
 	if previous.is('.') {
 		t.kw = kwNone
 		return
@@ -64,13 +63,13 @@ func (p *scan) mysqlWord(st *Statement) {
 		if previous.kind == word && previous.kw == kwFor {
 			demote(st, Statement{Class: Write, MayWrite: true, Token: lockToken(t.kw)})
 		} else if t.kw == kwUpdate {
-			demote(st, Statement{Class: Write, MayWrite: true, CommitsOnError: true, Token: p.text(*t)})
+			demote(st, Statement{Class: Write, MayWrite: true, CommitsOnError: true, Token: p.text(t)})
 		}
 	case kwDelete:
-		demote(st, Statement{Class: Write, MayWrite: true, CommitsOnError: true, Token: p.text(*t)})
+		demote(st, Statement{Class: Write, MayWrite: true, CommitsOnError: true, Token: p.text(t)})
 	case kwInsert, kwReplace:
 		if next := p.peek(); !next.is('(') { // INSERT (..) and REPLACE (..) are functions of strings
-			demote(st, Statement{Class: Write, MayWrite: true, CommitsOnError: true, Token: p.text(*t)})
+			demote(st, Statement{Class: Write, MayWrite: true, CommitsOnError: true, Token: p.text(t)})
 		}
 	case kwIn:
 		if previous.kind == word && previous.kw == kwLock {
@@ -85,9 +84,9 @@ func (p *scan) mysqlWord(st *Statement) {
 			demote(st, Statement{Class: SessionState, DependsState: true, Token: "PREVIOUS VALUE"})
 		}
 	case kwProcedure:
-		unknown(st, p.text(*t))
+		unknown(st, p.text(t))
 	case kwSqlCalcFoundRows:
-		demote(st, Statement{Class: SessionState, DependsState: true, Token: p.text(*t)})
+		demote(st, Statement{Class: SessionState, DependsState: true, Token: p.text(t)})
 	case kwWith:
 		if previous.is('(') {
 			p.parens[p.depth].flags |= parenWith
@@ -99,7 +98,7 @@ func (p *scan) mysqlWord(st *Statement) {
 
 // mysqlInto looks at what follows INTO: a file on the server, or variables.
 func (p *scan) mysqlInto(st *Statement) {
-	into := p.text(p.t)
+	into := p.text(p.t())
 	next := p.peek()
 	switch {
 	case next.kind == userVar:
@@ -116,27 +115,27 @@ func (p *scan) mysqlInto(st *Statement) {
 // mysqlVariable looks at a user variable: reading one depends on the session, and setting it leaves state there.
 func (p *scan) mysqlVariable(st *Statement) {
 	next := p.peek()
-	demote(st, Statement{Class: SessionState, DependsState: true, LeavesState: next.is(assign), Token: p.text(p.t)})
+	demote(st, Statement{Class: SessionState, DependsState: true, LeavesState: next.is(assign), Token: p.text(p.t())})
 }
 
 // mysqlSystemVariable looks at @@name: the node's own where it says GLOBAL, else the session's.
 func (p *scan) mysqlSystemVariable(st *Statement) {
 	next := p.peek()
-	if next.isName() && next.known != nil && (next.known.kw == kwGlobal || next.known.kw == kwPersist) {
-		demote(st, Statement{Token: p.s[p.t.start:next.end]})
+	if kw := p.known(&next).kw; next.isName() && (kw == kwGlobal || kw == kwPersist) {
+		demote(st, Statement{Token: p.s[p.t().start:next.end]})
 		return
 	}
-	end := p.t.end
+	end := p.t().end
 	if next.isName() {
 		end = next.end
 	}
-	demote(st, Statement{Class: SessionState, DependsState: true, Token: p.s[p.t.start:end]})
+	demote(st, Statement{Class: SessionState, DependsState: true, Token: p.s[p.t().start:end]})
 }
 
 func (p *scan) mysqlOpen(st *Statement) {
-	name, before := p.before[0], p.before[1]
+	name, before := p.before(0), p.before(1)
 	if name.isName() || name.kind == str && p.reading&doubleIsName == 0 && p.s[name.start] == '"' {
-		p.asking, p.asked, p.askedBefore, p.askedSchema = true, name, before, p.before[2]
+		p.asking, p.asked, p.askedBefore, p.askedSchema = true, *name, *before, *p.before(2)
 	}
 	if p.parens[p.depth].flags&parenWith != 0 && name.kw != kwAs &&
 		!(name.isName() && (before.is(',') || before.kw == kwWith || before.kw == kwRecursive)) {
@@ -151,15 +150,15 @@ func (p *scan) mysqlOpen(st *Statement) {
 // mysqlAsked decides what the name before the parenthesis is that the token before this one has opened.
 func (p *scan) mysqlAsked(st *Statement) {
 	p.asking = false
-	if p.t.kind == word && (p.t.kw == kwSelect || p.t.kw == kwWith) {
+	if p.t().kind == word && (p.t().kw == kwSelect || p.t().kw == kwWith) {
 		return
 	}
 	name, before := &p.asked, &p.askedBefore
-	text := p.text(*name)
+	text := p.text(name)
 	switch {
 	case before.is('.'):
-		schema := p.text(p.askedSchema)
-		if e := name.known; e == nil || !e.read || e.qualified(schema) != effectNone {
+		schema := p.text(&p.askedSchema)
+		if e := p.function(name); !e.read || e.qualified(schema) != effectNone {
 			unknown(st, text)
 		}
 		return
@@ -167,35 +166,34 @@ func (p *scan) mysqlAsked(st *Statement) {
 		return // an alias with columns, or a type with a length
 	case p.parens[p.depth-1].flags&parenWith != 0 && (before.is(',') || before.kw == kwWith || before.kw == kwRecursive):
 		return // the name of a CTE
-	case name.kind == word && name.known != nil && name.known.keyword:
-		e := name.known
-		if e.reserved && e.effect == effectUnknown || e.infix && !beginsExpression(before) ||
+	case name.kind == word && p.known(name).keyword:
+		e := p.known(name)
+		if e.reserved && p.function(name).effect == effectUnknown || e.infix && !p.beginsExpression(before) ||
 			e.kw == kwRollup && before.kw == kwBy {
 			return // IN (, VALUES (, USING (, IF (
 		}
 	case name.kind == str:
-		if before.isName() && p.s[before.start] == '_' || !beginsExpression(before) {
+		if before.isName() && p.s[before.start] == '_' || !p.beginsExpression(before) {
 			return
 		}
 		unknown(st, text) // under ANSI_QUOTES a call of a function with this name
 		return
 	}
-	e := name.known
-	p.call(st, e.unqualified(), text)
+	p.call(st, p.function(name).unqualified(), text)
 }
 
 // mysqlQualified looks at a name after a dot: the tables of some schemas show one node.
 func (p *scan) mysqlQualified(st *Statement) {
-	schema := p.before[1].known
-	if schema == nil || p.before[2].is('.') {
+	schema := p.known(p.before(1))
+	if p.before(2).is('.') {
 		return
 	}
 	switch schema.place {
 	case placeNode:
-		demote(st, Statement{Token: p.text(p.before[1])})
+		demote(st, Statement{Token: p.text(p.before(1))})
 	case placeSchema:
-		if p.t.known == nil || p.t.known.place != placeEvery {
-			demote(st, Statement{Token: p.text(p.t)})
+		if p.known(p.t()).place != placeEvery {
+			demote(st, Statement{Token: p.text(p.t())})
 		}
 	case placeUnknown, placeEvery, placeSession:
 	}

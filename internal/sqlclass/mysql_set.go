@@ -3,11 +3,11 @@ package sqlclass
 // mysqlSet classifies SET: what is set for the session is session state; what is set for the server, or in its accounts, is a
 // write. MariaDB's SET STATEMENT ... FOR is what the statement after it is.
 func (p *scan) mysqlSet() Statement {
-	switch p.t.word() {
+	switch p.word(p.t()) {
 	case "password":
 		return definition
 	case "default":
-		if next := p.peek(); next.word() == "role" {
+		if next := p.peek(); p.word(&next) == "role" {
 			return definition
 		}
 	case "statement":
@@ -21,14 +21,14 @@ func (p *scan) mysqlSet() Statement {
 		if p.asking {
 			p.mysqlAsked(&st)
 		}
-		if started && !p.t.is(',') {
+		if started && !p.t().is(',') {
 			started = false
 			global = p.mysqlAssigned(&st, global)
 			if p.ended() {
 				break
 			}
 		}
-		if p.t.is(',') && p.depth == 0 {
+		if p.t().is(',') && p.depth == 0 {
 			started = true
 		}
 		p.mysqlToken(&st)
@@ -45,30 +45,30 @@ func (p *scan) mysqlSet() Statement {
 // mysqlAssigned looks at what an assignment begins with. Without a scope of its own it has that of the one before.
 func (p *scan) mysqlAssigned(st *Statement, global bool) bool {
 	scoped := false
-	if p.t.kind == sysVar {
+	if p.t().kind == sysVar {
 		p.advance()
 		scoped = true
 	}
 	switch {
-	case p.t.kind == userVar:
-		demote(st, Statement{Class: SessionState, LeavesState: true, Token: p.text(p.t)})
+	case p.t().kind == userVar:
+		demote(st, Statement{Class: SessionState, LeavesState: true, Token: p.text(p.t())})
 		p.advance()
 		return global
-	case p.t.kind == word && (p.t.kw == kwGlobal || p.t.kw == kwPersist):
+	case p.t().kind == word && (p.t().kw == kwGlobal || p.t().kw == kwPersist):
 		if !scoped {
 			global = true
 		}
-		demote(st, Statement{Class: Write, MayWrite: true, Token: "SET " + p.text(p.t)})
+		demote(st, Statement{Class: Write, MayWrite: true, Token: "SET " + p.text(p.t())})
 		p.advance()
 		return global
-	case p.t.word() == "session" || p.t.word() == "local":
+	case p.word(p.t()) == "session" || p.word(p.t()) == "local":
 		if !scoped {
 			global = false
 		}
 		demote(st, Statement{Class: SessionState, LeavesState: true, Token: "SET"})
 		p.advance()
 		return global
-	case p.t.word() == "autocommit":
+	case p.word(p.t()) == "autocommit":
 		st.EndsTx = true // switching it on commits
 	}
 	if global && !scoped {
@@ -83,7 +83,7 @@ func (p *scan) mysqlAssigned(st *Statement, global bool) bool {
 // mysqlSetStatement classifies SET STATEMENT name = value, ... FOR statement.
 func (p *scan) mysqlSetStatement() Statement {
 	st := Statement{Class: Read}
-	for ; !p.ended() && !(p.depth == 0 && p.t.kind == word && p.t.kw == kwFor); p.advance() {
+	for ; !p.ended() && !(p.depth == 0 && p.t().kind == word && p.t().kw == kwFor); p.advance() {
 		if p.asking {
 			p.mysqlAsked(&st)
 		}

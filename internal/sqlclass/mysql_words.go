@@ -37,7 +37,7 @@ func newMySQLWords(keywordList, functionList string) *vocabulary {
 			e.keyword, e.kw = true, kw
 		}
 	}
-	each(get, func(*entry) {}, mysqlRuleWords)
+	each(get, func(e *entry) { e.rule = true }, mysqlRuleWords)
 	each(get, func(e *entry) { e.keyword, e.infix = true, true }, "against columns of over escape row ordinality conflict")
 	each(get, func(e *entry) { e.operand = true },
 		"null true false end current_date current_time current_timestamp localtime localtimestamp utc_date utc_time utc_timestamp current_user")

@@ -4,30 +4,30 @@ import "strings"
 
 // postgres classifies the statement that begins at the current token.
 func (p *scan) postgres() Statement {
-	first := p.t
+	first := *p.t()
 	switch {
-	case isQuery(first):
+	case isQuery(&first):
 		st := Statement{Class: Read}
 		p.postgresQuery(&st)
 		return st
 	case first.kind != word:
 		p.skip()
-		return Statement{MayWrite: true, CommitsOnError: true, Token: p.text(first)}
+		return Statement{MayWrite: true, CommitsOnError: true, Token: p.text(&first)}
 	case first.kw == kwExplain:
 		return p.postgresExplain()
 	case first.kw == kwCopy:
 		return p.postgresCopy()
 	}
-	st := p.postgresCommand(first.word())
+	st := p.postgresCommand(p.word(&first))
 	if st.Token == "" {
-		st.Token = p.text(first)
+		st.Token = p.text(&first)
 	}
 	p.skip()
 	return st
 }
 
 // isQuery reports whether a query begins at the token: SELECT, WITH, VALUES, TABLE or a parenthesis.
-func isQuery(t token) bool {
+func isQuery(t *token) bool {
 	switch t.kw {
 	case kwSelect, kwWith, kwValues, kwTable:
 		return t.kind == word
@@ -37,13 +37,13 @@ func isQuery(t token) bool {
 
 // postgresCommand classifies a statement that is no query by its first word, and looks at what follows where that matters.
 func (p *scan) postgresCommand(verb string) Statement {
-	first := p.t
+	first := *p.t()
 	p.advance()
-	second := p.t.word()
+	second := p.word(p.t())
 	switch verb {
 	case "insert", "update", "delete", "merge":
-		st := Statement{Class: Write, MayWrite: true, Token: p.text(first)}
-		if p.t.kw == kwInto { // no SELECT INTO
+		st := Statement{Class: Write, MayWrite: true, Token: p.text(&first)}
+		if p.t().kw == kwInto { // no SELECT INTO
 			p.advance()
 		}
 		p.postgresQuery(&st)
@@ -81,10 +81,10 @@ func (p *scan) postgresCommand(verb string) Statement {
 		return Statement{Class: SessionState, LeavesState: true}
 	case "declare":
 		for ; !p.ended(); p.advance() {
-			if p.t.word() == "hold" && p.before[0].kw == kwWith {
+			if p.word(p.t()) == "hold" && p.before(0).kw == kwWith {
 				return Statement{Class: SessionState, LeavesState: true, MayWrite: true}
 			}
-			if p.t.kw == kwFor {
+			if p.t().kw == kwFor {
 				break
 			}
 		}
@@ -99,35 +99,35 @@ func (p *scan) postgresCommand(verb string) Statement {
 
 // postgresWrite adds to a statement that is no read what its expressions and names do.
 func (p *scan) postgresWrite(st Statement) Statement {
-	st.Token = p.text(p.before[0])
+	st.Token = p.text(p.before(0))
 	p.postgresQuery(&st)
 	return st
 }
 
 // postgresDefinition classifies CREATE, ALTER and DROP. What they make or drop in the session is session state.
 func (p *scan) postgresDefinition() Statement {
-	st := Statement{Class: Write, MayWrite: true, CommitsOnError: true, Token: p.text(p.before[0])}
-	if p.t.word() == "or" { // OR REPLACE
+	st := Statement{Class: Write, MayWrite: true, CommitsOnError: true, Token: p.text(p.before(0))}
+	if p.word(p.t()) == "or" { // OR REPLACE
 		p.advance()
 		p.advance()
 	}
-	if w := p.t.word(); w == "local" || w == "global" {
+	if w := p.word(p.t()); w == "local" || w == "global" {
 		p.advance()
 	}
-	temporary := p.t.kw == kwTemp && p.t.kind == word
+	temporary := p.t().kw == kwTemp && p.t().kind == word
 	routine := false
-	switch p.t.word() {
+	switch p.word(p.t()) {
 	case "function", "procedure":
 		routine = true
 	}
 	for ; !p.ended(); p.advance() {
-		if p.t.word() == "atomic" && routine {
-			for p.t.kind != endOfText && p.t.kind != bad { // the semicolons of its body do not end the statement
+		if p.word(p.t()) == "atomic" && routine {
+			for p.t().kind != endOfText && p.t().kind != bad { // the semicolons of its body do not end the statement
 				p.advance()
 			}
 			break
 		}
-		if !routine && p.postgresPlace(&p.t) == placeSession {
+		if !routine && p.t().place == placeSession {
 			temporary = true
 		}
 	}
@@ -143,7 +143,7 @@ func (p *scan) endsTx(commits bool) Statement {
 	st := Statement{Class: TxControl, EndsTx: true}
 	no := false
 	for ; !p.ended(); p.advance() {
-		switch p.t.word() {
+		switch p.word(p.t()) {
 		case "prepared":
 			return Statement{Class: TxControl, MayWrite: true}
 		case "to":
@@ -163,52 +163,52 @@ func (p *scan) endsTx(commits bool) Statement {
 func (p *scan) postgresExplain() Statement {
 	analyze := false
 	p.advance()
-	for p.t.kind == word && (p.t.kw == kwAnalyze || p.t.kw == kwVerbose) {
-		analyze = analyze || p.t.kw == kwAnalyze
+	for p.t().kind == word && (p.t().kw == kwAnalyze || p.t().kw == kwVerbose) {
+		analyze = analyze || p.t().kw == kwAnalyze
 		p.advance()
 	}
-	if p.t.is('(') {
+	if p.t().is('(') {
 		p.advance()
-		if isQuery(p.t) {
+		if isQuery(p.t()) {
 			st := Statement{Class: Read}
 			p.planned = !analyze
 			p.open(0)
 			p.postgresQuery(&st)
 			return st
 		}
-		for !p.ended() && !p.t.is(')') {
+		for !p.ended() && !p.t().is(')') {
 			switch {
-			case p.before[0].kind == word && p.before[0].kw == kwAnalyze:
-				analyze = !off(p.text(p.t))
-			case p.t.kind == word && p.t.kw == kwAnalyze:
+			case p.before(0).kind == word && p.before(0).kw == kwAnalyze:
+				analyze = !off(p.text(p.t()))
+			case p.t().kind == word && p.t().kw == kwAnalyze:
 				analyze = true
 			}
 			p.advance()
 		}
-		if p.t.is(')') {
+		if p.t().is(')') {
 			p.advance()
 		}
 	}
 	p.planned = !analyze
 	st := Statement{Class: Read}
 	switch {
-	case isQuery(p.t):
+	case isQuery(p.t()):
 		p.postgresQuery(&st)
 		return st
-	case p.t.kind == word && (p.t.kw == kwInsert || p.t.kw == kwUpdate || p.t.kw == kwDelete || p.t.kw == kwMerge):
+	case p.t().kind == word && (p.t().kw == kwInsert || p.t().kw == kwUpdate || p.t().kw == kwDelete || p.t().kw == kwMerge):
 		if analyze {
-			demote(&st, Statement{Class: Write, MayWrite: true, Token: p.text(p.t)})
+			demote(&st, Statement{Class: Write, MayWrite: true, Token: p.text(p.t())})
 		}
 		p.advance()
-		if p.t.kw == kwInto { // no SELECT INTO
+		if p.t().kw == kwInto { // no SELECT INTO
 			p.advance()
 		}
 		p.postgresQuery(&st)
 		return st
-	case p.t.word() == "execute":
-		st = Statement{Class: SessionState, DependsState: true, MayWrite: analyze, Token: p.text(p.t)}
+	case p.word(p.t()) == "execute":
+		st = Statement{Class: SessionState, DependsState: true, MayWrite: analyze, Token: p.text(p.t())}
 	default:
-		st = Statement{MayWrite: true, CommitsOnError: true, Token: p.text(p.t)}
+		st = Statement{MayWrite: true, CommitsOnError: true, Token: p.text(p.t())}
 	}
 	p.skip()
 	return st
@@ -226,22 +226,20 @@ func off(value string) bool {
 // postgresCopy classifies COPY: what goes to the client is a read if the query, or the relation, is one.
 func (p *scan) postgresCopy() Statement {
 	st := Statement{Class: Read}
-	verb := p.text(p.t)
+	verb := p.text(p.t())
 	p.advance()
-	if p.t.is('(') {
+	if p.t().is('(') {
 		p.advance()
 		p.open(0)
-		if !isQuery(p.t) {
+		if !isQuery(p.t()) {
 			demote(&st, Statement{Class: Write, MayWrite: true, Token: verb})
 		}
 		p.postgresQuery(&st, ')')
 	}
 	toClient := false
 	for ; !p.ended(); p.advance() {
-		if p.t.isName() {
-			p.postgresName(&st, p.t)
-		}
-		if p.t.word() == "stdout" && p.before[0].kw == kwTo {
+		p.postgresName(&st, p.t())
+		if p.word(p.t()) == "stdout" && p.before(0).kw == kwTo {
 			toClient = true
 		}
 	}

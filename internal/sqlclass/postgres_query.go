@@ -3,21 +3,24 @@ package sqlclass
 // postgresQuery walks from the current token to the end of the statement, or to the parenthesis that closes the first level if
 // until is given, and makes st what the tokens say. A query is a read if nothing in it says otherwise.
 func (p *scan) postgresQuery(st *Statement, until ...byte) {
-	if p.t.kind == word && p.t.kw == kwWith {
+	if p.t().kind == word && p.t().kw == kwWith {
 		p.parens[p.depth].flags |= parenWith
 	}
-	for ; !p.ended(); p.advance() {
+	for ; ; p.advance() {
+		t := p.t()
 		if p.asking {
 			p.postgresAsked(st)
 		}
-		if p.before[0].isName() && !p.t.is('(') {
-			p.postgresName(st, p.before[0])
+		if p.before(0).place != placeUnknown && !t.is('(') {
+			p.postgresName(st, p.before(0))
 		}
-		switch p.t.kind {
+		switch t.kind {
 		case word:
-			p.postgresWord(st)
+			if t.kw != kwNone {
+				p.postgresWord(st)
+			}
 		case punct:
-			switch p.t.char {
+			switch t.char {
 			case '(':
 				p.postgresOpen(st)
 			case ')':
@@ -29,42 +32,44 @@ func (p *scan) postgresQuery(st *Statement, until ...byte) {
 					p.advance()
 					return
 				}
+			case '.':
+				if p.parens[p.depth].flags&parenOperator != 0 && p.name(p.before(0)) != "pg_catalog" {
+					unknown(st, "OPERATOR")
+				}
 			case ',':
 				p.parens[p.depth].commas++
+			case ';':
+				if p.depth == 0 {
+					return
+				}
 			default:
 				if p.vocab.operators != nil {
 					p.postgresOperator(st)
 				}
 			}
-		case quotedName, str, number, param, userVar, sysVar, endOfText, bad:
+		case endOfText, bad:
+			if p.depth != 0 {
+				unknown(st, tokenUnbalanced)
+			}
+			return
 		}
-	}
-	if p.before[0].isName() {
-		p.postgresName(st, p.before[0])
-	}
-	if p.depth != 0 {
-		unknown(st, tokenUnbalanced)
 	}
 }
 
 // postgresWord looks for the keywords that make a query more than a read. After AS and after a dot every word is a name.
 func (p *scan) postgresWord(st *Statement) {
-	t := &p.t
-	if t.kw == kwNone {
-		return
-	}
-	previous := &p.before[0]
+	t, previous := p.t(), p.before(0)
 	if previous.is('.') || previous.kind == word && previous.kw == kwAs && t.kw != kwNot && t.kw != kwMaterialized {
 		t.kw = kwNone
 		return
 	}
 	switch t.kw {
 	case kwInto:
-		switch next := p.peek(); next.word() {
+		switch next := p.peek(); p.word(&next) {
 		case "temp", "temporary", "local", "global":
-			demote(st, Statement{Class: SessionState, LeavesState: true, MayWrite: true, Token: p.text(*t)})
+			demote(st, Statement{Class: SessionState, LeavesState: true, MayWrite: true, Token: p.text(t)})
 		default:
-			demote(st, Statement{Class: Write, MayWrite: true, Token: p.text(*t)})
+			demote(st, Statement{Class: Write, MayWrite: true, Token: p.text(t)})
 		}
 	case kwUpdate, kwShare, kwNo, kwKey:
 		if previous.kind == word && previous.kw == kwFor {
@@ -106,7 +111,7 @@ func lockToken(kw keyword) string {
 // postgresVerb is a data-modifying statement if it stands where one can begin: first in a parenthesis, or after the list of a
 // WITH clause. The verbs are no reserved words, so elsewhere they are names.
 func (p *scan) postgresVerb(st *Statement) {
-	previous := &p.before[0]
+	previous := p.before(0)
 	starts := previous.is(')')
 	switch {
 	case previous.is('('):
@@ -116,12 +121,12 @@ func (p *scan) postgresVerb(st *Statement) {
 		starts = starts || previous.kw != kwWith && previous.kw != kwRecursive && !previous.is(',')
 	}
 	if starts && !p.planned {
-		demote(st, Statement{Class: Write, MayWrite: true, Token: p.text(p.t)})
+		demote(st, Statement{Class: Write, MayWrite: true, Token: p.text(p.t())})
 	}
 }
 
 func (p *scan) postgresOpen(st *Statement) {
-	name, before := p.before[0], p.before[1]
+	name, before := p.before(0), p.before(1)
 	var flags parenFlags
 	switch {
 	case name.kind == word && name.kw == kwOn && before.kw == kwDistinct:
@@ -134,7 +139,7 @@ func (p *scan) postgresOpen(st *Statement) {
 		flags = p.parens[p.depth].flags & parenGroup
 	}
 	if name.isName() && flags&parenOperator == 0 {
-		p.asking, p.asked, p.askedBefore, p.askedSchema = true, name, before, p.before[2]
+		p.asking, p.asked, p.askedBefore, p.askedSchema = true, *name, *before, *p.before(2)
 	}
 	if p.parens[p.depth].flags&parenWith != 0 && name.kw != kwAs && name.kw != kwMaterialized &&
 		!(name.isName() && (before.is(',') || before.kw == kwWith || before.kw == kwRecursive)) {
@@ -148,7 +153,7 @@ func (p *scan) postgresOpen(st *Statement) {
 
 // skipAll gives the rest of the text up.
 func (p *scan) skipAll() {
-	for p.t.kind != endOfText && p.t.kind != bad {
+	for p.t().kind != endOfText && p.t().kind != bad {
 		p.advance()
 	}
 	p.asking, p.depth = false, 0
@@ -162,13 +167,13 @@ func (p *scan) postgresClose(st *Statement) bool {
 	}
 	closed := p.parens[p.depth]
 	if closed.flags&parenSetConfig != 0 {
-		local := closed.commas == 2 && p.before[0].kind == word && p.before[0].kw == kwTrue && p.before[1].is(',')
-		known := local || closed.commas == 2 && p.before[0].word() == "false" && p.before[1].is(',')
+		local := closed.commas == 2 && p.before(0).kind == word && p.before(0).kw == kwTrue && p.before(1).is(',')
+		known := local || closed.commas == 2 && p.word(p.before(0)) == "false" && p.before(1).is(',')
 		demote(st, Statement{Class: SessionState, LeavesState: !local, TxState: local || !known, Token: "set_config"})
 	}
 	p.depth--
 	if closed.flags&parenExpression != 0 {
-		p.t.kw = kwOperator // an expression begins after it
+		p.t().kw = kwOperator // an expression begins after it
 	}
 	return true
 }
@@ -177,21 +182,21 @@ func (p *scan) postgresClose(st *Statement) bool {
 // query for its first argument: that is one in parentheses of its own.
 func (p *scan) postgresAsked(st *Statement) {
 	p.asking = false
-	if p.t.kind == word && (p.t.kw == kwSelect || p.t.kw == kwWith || p.t.kw == kwValues) {
+	if p.t().kind == word && (p.t().kw == kwSelect || p.t().kw == kwWith || p.t().kw == kwValues) {
 		return
 	}
 	name := &p.asked
 	if p.postgresNoCall(name) {
 		return
 	}
-	text := p.text(*name)
+	text := p.text(name)
 	if p.askedBefore.is('.') {
-		if p.call(st, name.known.qualified(p.text(p.askedSchema)), text) {
+		if p.call(st, p.function(name).qualified(p.text(&p.askedSchema)), text) {
 			p.parens[p.depth].flags |= parenSetConfig
 		}
 		return
 	}
-	if p.call(st, name.known.unqualified(), text) {
+	if p.call(st, p.function(name).unqualified(), text) {
 		p.parens[p.depth].flags |= parenSetConfig
 	}
 }
@@ -199,11 +204,11 @@ func (p *scan) postgresAsked(st *Statement) {
 // postgresNoCall tells the names before a parenthesis that are not those of functions.
 func (p *scan) postgresNoCall(name *token) bool {
 	before := &p.askedBefore
-	if name.kind == word && name.known != nil && name.known.keyword && !before.is('.') {
-		switch e := name.known; {
+	if name.kind == word && p.known(name).keyword && !before.is('.') {
+		switch e := p.known(name); {
 		case e.reserved:
 			return true // IN (, VALUES (, COALESCE (, numeric(10,2)
-		case e.infix && !beginsExpression(before) && (before.kw != kwNot || e.kw == kwLike):
+		case e.infix && !p.beginsExpression(before) && (before.kw != kwNot || e.kw == kwLike):
 			return true // LIKE (, JOIN (, ESCAPE (
 		case e.kw == kwBy:
 			return before.kw == kwGroup || before.kw == kwOrder || before.kw == kwPartition
@@ -234,7 +239,7 @@ func (p *scan) postgresNoCall(name *token) bool {
 	}
 	switch before.kw {
 	case kwTablesample:
-		return name.word() == "system" || name.name() == "bernoulli"
+		return p.word(name) == "system" || p.word(name) == "bernoulli"
 	case kwOrdinality, kwCopy, kwInto:
 		return true
 	case kwWith, kwRecursive:
@@ -245,13 +250,13 @@ func (p *scan) postgresNoCall(name *token) bool {
 
 // beginsExpression reports that an expression begins after the token, so that a name before a parenthesis is a call there even if
 // it is a keyword elsewhere.
-func beginsExpression(t *token) bool {
+func (p *scan) beginsExpression(t *token) bool {
 	switch t.kind {
 	case punct:
 		return t.char != ')' && t.char != ']' || t.kw == kwOperator
 	case word:
-		e := t.known
-		if e == nil || !e.keyword || e.operand {
+		e := p.known(t)
+		if !e.keyword || e.operand {
 			return false
 		}
 		return e.prefix || e.reserved && e.kw != kwNot
@@ -260,35 +265,21 @@ func beginsExpression(t *token) bool {
 }
 
 // postgresName looks at a name that is no call: what shows one node or session is no read.
-func (p *scan) postgresName(st *Statement, t token) {
-	switch p.postgresPlace(&t) {
+func (p *scan) postgresName(st *Statement, t *token) {
+	switch t.place {
 	case placeNode:
 		demote(st, Statement{Token: p.text(t)})
 	case placeSession:
 		demote(st, Statement{Class: SessionState, DependsState: true, LeavesState: st.Class == Write, Token: p.text(t)})
+	case placeHidden:
+		unknown(st, p.text(t))
 	case placeUnknown, placeEvery, placeSchema:
-	}
-	if t.kind == quotedName && p.s[t.start] != '"' {
-		unknown(st, p.text(t)) // U&"..." can be any name
-	}
-	if p.parens[p.depth].flags&parenOperator != 0 && p.t.is('.') && t.name() != "pg_catalog" {
-		unknown(st, "OPERATOR")
 	}
 }
 
-// postgresPlace says where what a name stands for lives. What begins with pg_ and is not known to be the same everywhere is
-// taken for something of one node.
-func (p *scan) postgresPlace(t *token) place {
-	if !t.isName() {
-		return placeUnknown
-	}
-	if t.known != nil && t.known.place != placeUnknown {
-		return t.known.place
-	}
-	s := p.s[t.start:t.end]
-	if s[0] == '"' {
-		s = s[1:]
-	}
+// postgresPlace says where what a name stands for lives that is not in the vocabulary. What begins with pg_ and is not known to be
+// the same everywhere is taken for something of one node.
+func postgresPlace(s string) place {
 	switch {
 	case len(s) < 4 || s[0]|0x20 != 'p' || s[1]|0x20 != 'g' || s[2] != '_':
 		return placeUnknown
@@ -300,16 +291,16 @@ func (p *scan) postgresPlace(t *token) place {
 
 // postgresOperator looks at the operator that begins at the current token: one that the catalogue calls volatile is no read.
 func (p *scan) postgresOperator(st *Statement) {
-	if !operatorChar(p.t.char) || p.before[0].kind == punct && p.before[0].end == p.t.start && operatorChar(p.before[0].char) {
+	if !operatorChar(p.t().char) || p.before(0).kind == punct && p.before(0).end == p.t().start && operatorChar(p.before(0).char) {
 		return
 	}
-	end := p.t.end
-	for end < len(p.s) && operatorChar(p.s[end]) {
+	end := p.t().end
+	for int(end) < len(p.s) && operatorChar(p.s[end]) {
 		end++
 	}
-	for ; end > p.t.start; end-- {
-		if p.vocab.operators[p.s[p.t.start:end]] {
-			unknown(st, p.s[p.t.start:end])
+	for ; end > p.t().start; end-- {
+		if p.vocab.operators[p.s[p.t().start:end]] {
+			unknown(st, p.s[p.t().start:end])
 			return
 		}
 	}

@@ -6,9 +6,10 @@ const maxDepth = 100
 // scan walks over the tokens of a text, one statement after the other.
 type scan struct {
 	lexer
-	t token // the current token
-	// before are the tokens before it, the nearest first.
-	before [3]token
+	// ring holds the current token and the ones before it; at is the number of the current one.
+	ring [4]token
+	at   uint8
+
 	// planned: the statement is only planned (EXPLAIN): what it would write is not written.
 	planned bool
 	// asked is a name before an open parenthesis whose meaning the next token decides; askedBefore is the token before it, and
@@ -44,21 +45,30 @@ const (
 	parenSetConfig
 )
 
+// t returns the current token.
+func (p *scan) t() *token { return &p.ring[p.at&3] }
+
+// before returns the token before the current one (0), or one or two before that.
+func (p *scan) before(n uint8) *token { return &p.ring[(p.at-1-n)&3] }
+
 // advance moves to the next token.
 func (p *scan) advance() {
-	p.before[2], p.before[1], p.before[0] = p.before[1], p.before[0], p.t
-	p.t = p.next()
+	p.at++
+	p.next(&p.ring[p.at&3])
 }
 
 // peek returns the token after the current one.
 func (p *scan) peek() token {
 	ahead := p.lexer
-	return ahead.next()
+	var t token
+	ahead.next(&t)
+	return t
 }
 
 // ended reports that the current token is not of the statement any more.
 func (p *scan) ended() bool {
-	return p.t.kind == endOfText || p.t.kind == bad || p.depth == 0 && p.t.is(';')
+	t := p.t()
+	return t.kind == endOfText || t.kind == bad || p.depth == 0 && t.is(';')
 }
 
 // skip moves to the end of the statement.
@@ -69,26 +79,45 @@ func (p *scan) skip() {
 }
 
 // text returns a token's text.
-func (p *scan) text(t token) string { return p.s[t.start:t.end] }
+func (p *scan) text(t *token) string { return p.s[t.start:t.end] }
 
 // is reports whether the token is this punctuation.
 func (t *token) is(char byte) bool { return t.kind == punct && t.char == char }
 
+// known returns the entry of a token in the vocabulary. That of a word that is not there knows nothing.
+func (p *scan) known(t *token) *entry {
+	if t.kind == quotedName {
+		return p.vocab.words.quoted(p, t)
+	}
+	return &p.vocab.words.entries[t.known]
+}
+
+// quoted looks a quoted name up under the case rules of the dialect. One that is written in escapes is not found.
+func (t *table) quoted(p *scan, name *token) *entry {
+	if first := p.s[name.start]; first != '"' && first != '`' {
+		return &t.entries[0]
+	}
+	return t.findQuoted(p.s, int(name.start)+1, int(name.end)-1, p.dialect != PostgreSQL)
+}
+
+// function returns what is known of the function that a name before a parenthesis can be.
+func (p *scan) function(t *token) *entry {
+	if t.kind == word {
+		return p.vocab.functions.find(p.s, int(t.start), int(t.end))
+	}
+	return p.vocab.functions.quoted(p, t)
+}
+
 // word returns an unquoted word in lower case if it is in the vocabulary, else "".
-func (t *token) word() string {
-	if t.kind == word && t.known != nil {
-		return t.known.word
+func (p *scan) word(t *token) string {
+	if t.kind == word {
+		return p.vocab.words.entries[t.known].word
 	}
 	return ""
 }
 
 // name returns the word of a name, quoted or not, in lower case if it is in the vocabulary, else "".
-func (t *token) name() string {
-	if t.isName() && t.known != nil {
-		return t.known.word
-	}
-	return ""
-}
+func (p *scan) name(t *token) string { return p.known(t).word }
 
 // open enters a parenthesis; false means that they nest too deep.
 func (p *scan) open(flags parenFlags) bool {

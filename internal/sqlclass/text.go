@@ -118,7 +118,7 @@ func classifyReading(d Dialect, v *vocabulary, r reading, query string) (Stateme
 	open, outside := false, false // of transactions: one is open; one of before this text was ended
 	for {
 		st, ok := p.statement()
-		if p.t.kind == bad {
+		if p.t().kind == bad {
 			return Statement{Hint: p.hint, MayWrite: true, CommitsOnError: true, Token: tokenUnreadable}, facts{ambiguous: p.ambiguous, versioned: p.versioned}
 		}
 		if ok {
@@ -133,7 +133,7 @@ func classifyReading(d Dialect, v *vocabulary, r reading, query string) (Stateme
 			}
 			count++
 		}
-		if p.t.kind == endOfText {
+		if p.t().kind == endOfText {
 			break
 		}
 	}
@@ -157,7 +157,8 @@ func classifyReading(d Dialect, v *vocabulary, r reading, query string) (Stateme
 
 // statement classifies the next statement. ok is false when there is none before the next semicolon.
 func (p *scan) statement() (st Statement, ok bool) {
-	p.t, p.before, p.depth, p.asking, p.planned = token{kind: punct, char: ';'}, [3]token{}, 0, false, false
+	p.ring, p.depth, p.asking, p.planned = [4]token{}, 0, false, false
+	*p.t() = token{kind: punct, char: ';'}
 	p.parens[0] = paren{}
 	p.advance()
 	if p.ended() {

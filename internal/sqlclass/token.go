@@ -12,18 +12,28 @@ const (
 	param   // $1, ?
 	userVar // @name in MySQL and MariaDB
 	sysVar  // @@ in MySQL and MariaDB; the words after it are tokens of their own
+	comment // skipped: no token has this kind for long
 	punct   // one character, or one of :: := =>
 	bad     // the text does not lex: nothing after this token is to be trusted
 )
 
-// token is one token of the text. For a word or a quoted name, known is its entry in the vocabulary, if it has one.
+// token is one token of the text. It is kept small and without pointers: walking over tokens is most of the work.
 type token struct {
+	start, end uint32
+	known      uint16 // of a word: the index of its entry in the vocabulary, 0 if it has none
 	kind       kind
 	char       byte // of punct; colonColon, assign and arrow stand for their two characters
 	kw         keyword
-	start, end int
-	known      *entry
+	place      place // what a name stands for where it is no call
 }
+
+// set makes t a token that is neither a word nor punctuation.
+func (t *token) set(k kind, start, end int) {
+	t.start, t.end, t.known, t.kind, t.char, t.kw, t.place = uint32(start), uint32(end), 0, k, 0, kwNone, placeUnknown
+}
+
+// maxText is the longest text that is lexed.
+const maxText = 1 << 30
 
 const (
 	colonColon byte = 1 // ::
@@ -81,6 +91,14 @@ var charClass = func() (t [256]uint8) {
 var wordPart = func() (t [256]bool) {
 	for c := range t {
 		t[c] = charClass[c] == charWord || charClass[c] == charDigit || c == '$'
+	}
+	return t
+}()
+
+// notPlain marks what a string or a quoted name cannot be skipped over without a look at it.
+var notPlain = func() (t [256]bool) {
+	for c := range t {
+		t[c] = c == 0 || c >= 0x80 || c == '\'' || c == '"' || c == '`' || c == '\\'
 	}
 	return t
 }()

@@ -27,6 +27,7 @@ const (
 	placeEvery                // a table or view of the server's own that is the same on every node
 	placeNode                 // what shows one node, or what the catalogue says belongs on the primary
 	placeSession              // what lives in one session
+	placeHidden               // a name in escapes: it can be any
 	placeSchema               // a schema of the server's own: its tables are told apart by their own names
 )
 
@@ -35,6 +36,7 @@ type entry struct {
 	word     string
 	kw       keyword
 	keyword  bool // any keyword of the dialect
+	rule     bool // no keyword, and yet a rule looks at it
 	reserved bool // cannot be the name of a user's function, so a parenthesis after it is no call of one
 	infix    bool // a keyword that stands between operands: a parenthesis after it is no call where an operand came before
 	operand  bool // a keyword that is a whole operand (NULL, CURRENT_DATE): no expression begins after it
@@ -48,23 +50,29 @@ type entry struct {
 	shadowed bool
 
 	head, tail uint64
+	length     uint64
+	index      uint16
 }
 
-// vocabulary is the words of one dialect, in lower case: an open hash table that compares up to sixteen bytes at once.
-// It is immutable once it is in use.
+// vocabulary is what is known of the words of one dialect. It is immutable once it is in use.
 type vocabulary struct {
-	entries []*entry
-	slots   []uint16 // 1 + the index in entries
-	mask    uint64
+	words     table // keywords and what names stand for: looked up for every word
+	functions table // looked up before a parenthesis
 	// operators are those that the catalogue calls volatile.
 	operators map[string]bool
+}
+
+// table is an open hash table of words in lower case that compares up to sixteen bytes at once.
+type table struct {
+	entries []entry  // the first stands for every word that is not there
+	slots   []uint16 // the index in entries
+	mask    uint64
 }
 
 // unqualified returns the effect of a call by the name alone. The server's own functions are found first, and a user's
 // function of the same name with arguments that fit better is what shadowed stands for.
 func (e *entry) unqualified() effect {
 	switch {
-	case e == nil:
 	case e.effect != effectUnknown && !e.shadowed:
 		return e.effect
 	case e.effect > effectNone:
@@ -77,9 +85,6 @@ func (e *entry) unqualified() effect {
 
 // qualified returns the effect of a call by the name and a schema, as it stands in the text.
 func (e *entry) qualified(schema string) effect {
-	if e == nil {
-		return effectUnknown
-	}
 	folded := foldName(schema)
 	switch {
 	case folded == "pg_catalog":
@@ -100,67 +105,76 @@ func foldName(s string) string {
 
 // newVocabulary indexes the entries of words.
 func newVocabulary(words map[string]*entry) *vocabulary {
-	size := 1024
-	for size < 4*len(words) {
-		size *= 2
+	return &vocabulary{
+		words: newTable(words, func(e *entry) bool { return e.keyword || e.rule || e.place != placeUnknown }),
+		functions: newTable(words, func(e *entry) bool {
+			return e.effect != effectUnknown || e.read || e.shadowed
+		}),
 	}
-	v := &vocabulary{slots: make([]uint16, size), mask: uint64(size - 1)}
-	for word, e := range words {
-		if len(v.entries) == 1<<16-1 {
-			break // what is not in the vocabulary is unknown
-		}
-		e.word = word
-		e.head, e.tail = ends(word)
-		v.entries = append(v.entries, e)
-		i := slot(e.head, e.tail, len(word))
-		for v.slots[i&v.mask] != 0 {
-			i++
-		}
-		v.slots[i&v.mask] = uint16(len(v.entries))
-	}
-	return v
 }
 
-// with returns a vocabulary that also has the changed copies of entries that change makes.
+func newTable(words map[string]*entry, choose func(*entry) bool) table {
+	t := table{entries: make([]entry, 1)}
+	for word, e := range words {
+		// What does not fit stays unknown.
+		if e.word = word; choose(e) && len(t.entries) < 1<<16 {
+			e.head, e.tail = ends(word, 0, len(word))
+			e.length, e.index = uint64(len(word)), uint16(len(t.entries))
+			t.entries = append(t.entries, *e)
+		}
+	}
+	size := 256
+	for size < 4*len(t.entries) {
+		size *= 2
+	}
+	t.slots, t.mask = make([]uint16, size), uint64(size-1)
+	for n := 1; n < len(t.entries); n++ {
+		e := &t.entries[n]
+		i := slot(e.head, e.tail, e.length)
+		for t.slots[i&t.mask] != 0 {
+			i++
+		}
+		t.slots[i&t.mask] = uint16(n)
+	}
+	return t
+}
+
+// with returns a vocabulary with the entries that change makes or changes.
 func (v *vocabulary) with(change func(get func(word string) *entry)) *vocabulary {
-	words := make(map[string]*entry, len(v.entries))
-	for _, e := range v.entries {
-		words[e.word] = e
-	}
-	changed := make(map[string]bool)
-	change(func(word string) *entry {
-		if !changed[word] {
-			e := new(entry)
-			if old := words[word]; old != nil {
-				*e = *old
-			}
-			words[word], changed[word] = e, true
-		}
-		return words[word]
-	})
-	for word, e := range words { // indexing writes to them
-		if !changed[word] {
-			c := *e
-			words[word] = &c
+	words := make(map[string]*entry, len(v.words.entries)+len(v.functions.entries))
+	for _, t := range []table{v.words, v.functions} {
+		for _, e := range t.entries[1:] {
+			words[e.word] = &e
 		}
 	}
-	return newVocabulary(words)
+	change(getter(words))
+	w := newVocabulary(words)
+	w.operators = v.operators
+	return w
 }
 
 // lower folds the case of ASCII letters, eight bytes at a time. Among the bytes that a word can have it joins nothing else.
 const lower = 0x2020202020202020
 
-// ends returns the first and last bytes of a word, folded: with the length they tell words of up to 16 bytes apart.
-func ends(s string) (head, tail uint64) {
-	switch n := len(s); {
-	case n >= 8:
-		return load8(s) | lower, load8(s[n-8:]) | lower
-	case n >= 4:
-		return (load4(s) | load4(s[n-4:])<<32) | lower, 0
-	case n > 0:
-		return uint64(s[0]|0x20) | uint64(s[n/2]|0x20)<<8 | uint64(s[n-1]|0x20)<<16, 0
+// ends returns the first eight bytes of the word s[start:end], folded, and the last eight if it has more: with the length they tell
+// words of up to 16 bytes apart. It has few branches: how long the next word is cannot be predicted.
+func ends(s string, start, end int) (head, tail uint64) {
+	n := end - start
+	switch {
+	case n > 8:
+		return load8(s[start:]) | lower, load8(s[end-8:]) | lower
+	case start+8 <= len(s):
+		return (load8(s[start:]) | lower) & first[n], 0
 	}
-	return 0, 0
+	for i := end - 1; i >= start; i-- {
+		head = head<<8 | uint64(s[i]|0x20)
+	}
+	return head, 0
+}
+
+// first masks the first bytes of eight.
+var first = [9]uint64{
+	0, 0xff, 0xffff, 0xffffff, 0xffffffff, 0xffffffffff, 0xffffffffffff, 0xffffffffffffff, 0xffffffffffffffff,
 }
 
 func load8(s string) uint64 {
@@ -169,39 +183,49 @@ func load8(s string) uint64 {
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
-func load4(s string) uint64 {
-	_ = s[3]
-	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24
-}
-
-func slot(head, tail uint64, n int) uint64 {
-	h := (head ^ tail*0x9e3779b97f4a7c15 ^ uint64(n)<<56) * 0xff51afd7ed558ccd
+func slot(head, tail, n uint64) uint64 {
+	h := (head ^ tail*0x9e3779b97f4a7c15 ^ n<<56) * 0xff51afd7ed558ccd
 	return h ^ h>>32
 }
 
-// find looks an unquoted word up, without regard to the case of its ASCII letters.
-func (v *vocabulary) find(s string) *entry {
-	head, tail := ends(s)
-	for i := slot(head, tail, len(s)); ; i++ {
-		n := v.slots[i&v.mask]
-		if n == 0 {
-			return nil
+// short looks a word of at most eight bytes up by its folded bytes.
+func (t *table) short(head, length uint64) *entry {
+	i := slot(head, 0, length)
+	e := &t.entries[t.slots[i&t.mask]]
+	if e.index == 0 || e.head == head && e.length == length {
+		return e
+	}
+	return t.search(head, 0, length, i)
+}
+
+// search goes on where another word was in the slot.
+func (t *table) search(head, tail, length, i uint64) *entry {
+	for {
+		i++
+		if e := &t.entries[t.slots[i&t.mask]]; e.index == 0 || e.head == head && e.tail == tail && e.length == length {
+			return e
 		}
-		if e := v.entries[n-1]; e.head == head && e.tail == tail && len(e.word) == len(s) && (len(s) <= 16 || strings.EqualFold(e.word, s)) {
+	}
+}
+
+// find looks the unquoted word s[start:end] up, without regard to the case of its ASCII letters.
+func (t *table) find(s string, start, end int) *entry {
+	head, tail := ends(s, start, end)
+	n := uint64(end - start)
+	for i := slot(head, tail, n); ; i++ {
+		e := &t.entries[t.slots[i&t.mask]]
+		if e.index == 0 || e.head == head && e.tail == tail && e.length == n && (n <= 16 || strings.EqualFold(e.word, s[start:end])) {
 			return e
 		}
 	}
 }
 
 // findQuoted looks the text of a quoted name up. It may hold any byte, so all of it is compared.
-func (v *vocabulary) findQuoted(s string, fold bool) *entry {
-	head, tail := ends(s)
-	for i := slot(head, tail, len(s)); ; i++ {
-		n := v.slots[i&v.mask]
-		if n == 0 {
-			return nil
-		}
-		if e := v.entries[n-1]; e.word == s || fold && len(e.word) == len(s) && strings.EqualFold(e.word, s) {
+func (t *table) findQuoted(s string, start, end int, fold bool) *entry {
+	head, tail := ends(s, start, end)
+	for i := slot(head, tail, uint64(end-start)); ; i++ {
+		e := &t.entries[t.slots[i&t.mask]]
+		if e.index == 0 || e.word == s[start:end] || fold && len(e.word) == end-start && strings.EqualFold(e.word, s[start:end]) {
 			return e
 		}
 	}
