@@ -30,8 +30,8 @@ type Config struct {
 	Interval     time.Duration
 	ProbeTimeout time.Duration
 	MaxWaiters   int
-	// OnEvent hears of transitions. It is called from the monitor's goroutines, without a lock, one call a node at a time;
-	// it must not block.
+	// OnEvent hears of transitions, in their order and one call at a time, without a lock, on the goroutine of whoever saw
+	// one; it must not block.
 	OnEvent func(Event)
 }
 
@@ -51,6 +51,8 @@ type Monitor struct {
 	up      bool            // guarded by mu: the primary answered its newest probe
 	claims  int             // guarded by mu: how many nodes call themselves primary
 	closed  bool            // guarded by mu: nothing is published any more
+	events  []Event         // guarded by mu: published, and OnEvent has not heard of them
+	telling bool            // guarded by mu: somebody is calling OnEvent
 	waiters waiters         // guarded by mu
 }
 
@@ -93,11 +95,10 @@ func (m *Monitor) Shared(i int) {
 	if news {
 		m.views[i].Shared = true
 		m.publishLocked()
+		m.events = append(m.events, Event{Kind: EventSharedEndpoint, Node: m.cfg.Nodes[i].Name})
 	}
 	m.mu.Unlock()
-	if news {
-		m.event(Event{Kind: EventSharedEndpoint, Node: m.cfg.Nodes[i].Name})
-	}
+	m.tell()
 }
 
 // Failed records that a connection to node i failed: it is not healthy until a probe has answered.
@@ -111,18 +112,35 @@ func (m *Monitor) Failed(i int, err error) {
 		}
 		m.publishLocked()
 		m.waiters.wakeAll() // a role or a health has changed
+		m.events = append(m.events, Event{Kind: EventDown, Node: m.cfg.Nodes[i].Name, Err: err})
 	}
 	m.mu.Unlock()
 	m.Kick(i)
-	if news {
-		m.event(Event{Kind: EventDown, Node: m.cfg.Nodes[i].Name, Err: err})
+	m.tell()
+}
+
+// tell calls OnEvent for what has happened, in the order in which it was published, whichever goroutine saw it: a node
+// that is taken for down when it is up again would stay so. When another goroutine is at it, it goes on with these.
+func (m *Monitor) tell() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.telling || m.cfg.OnEvent == nil {
+		return
+	}
+	m.telling = true
+	defer func() { m.telling = false }()
+	for len(m.events) > 0 {
+		e := m.events[0]
+		m.events = m.events[1:]
+		m.tellOne(e)
 	}
 }
 
-func (m *Monitor) event(e Event) {
-	if m.cfg.OnEvent != nil {
-		m.cfg.OnEvent(e)
-	}
+// tellOne calls OnEvent without m.mu, which is held.
+func (m *Monitor) tellOne(e Event) {
+	m.mu.Unlock()
+	defer m.mu.Lock()
+	m.cfg.OnEvent(e)
 }
 
 // Observe takes in a sample of node i that was read on another connection of ours: a capture.
@@ -156,10 +174,9 @@ func (m *Monitor) observe(i int, s core.Sample, err error) {
 	if err == nil {
 		m.wakeLocked()
 	}
+	m.events = append(m.events, events...)
 	m.mu.Unlock()
-	for _, e := range events {
-		m.event(e)
-	}
+	m.tell()
 }
 
 func (m *Monitor) takeLocked(i int, s core.Sample) {

@@ -1,0 +1,46 @@
+package monitor_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/readroute/readroute/internal/fakenode"
+	"github.com/readroute/readroute/internal/monitor"
+)
+
+// TestEventsComeInOrder: a statement that finds a node down and the probe that finds it up again run on goroutines of
+// their own. Whoever hears of both must not end with "down".
+func TestEventsComeInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair()
+		var events []monitor.EventKind
+		var busy atomic.Bool
+		config := monitor.Config{
+			Engine: fakenode.Engine, Interval: interval, ProbeTimeout: probeTimeout, MaxWaiters: 1,
+			Nodes: []monitor.Node{a.Watch(), b.Watch()},
+			OnEvent: func(e monitor.Event) {
+				require.False(t, busy.Swap(true), "one call at a time")
+				defer busy.Store(false)
+				if e.Kind == monitor.EventDown {
+					time.Sleep(3 * interval) // the probe that follows is over long before
+				}
+				if e.Node == "b" {
+					events = append(events, e.Kind)
+				}
+			},
+		}
+		m := monitor.Start(config)
+		defer m.Close()
+		time.Sleep(interval)
+		synctest.Wait()
+		m.Failed(1, errors.New("refused"))
+		synctest.Wait()
+		require.True(t, m.Snapshot().Nodes[1].Healthy)
+		require.Equal(t, []monitor.EventKind{monitor.EventUp, monitor.EventDown, monitor.EventUp}, events)
+	})
+}
