@@ -29,8 +29,7 @@ type Conn struct {
 	replica held
 	primary held
 	tx      *Tx
-	rawTx   bool   // a transaction that was begun by text
-	pinned  bool   // session state is on the primary connection
+	rawTx   bool   // a transaction on the primary connection that is not tx: it was begun by text
 	skip    *held  // its driver has asked for a prepared statement
 	slot    bool   // a fallback slot of the router
 	writes  writes // writes whose end is still to come
@@ -89,12 +88,12 @@ func (c *Conn) Ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.run(ctx, h, false, func(p *physical) error {
+	return plain(c.run(ctx, h, false, func(p *physical) error {
 		if pinger, ok := p.native.(driver.Pinger); ok {
 			return pinger.Ping(ctx)
 		}
 		return nil
-	})
+	}))
 }
 
 // Primary returns the native connection to the primary, for what only the native driver can do. It belongs to the
@@ -104,13 +103,16 @@ func (c *Conn) Primary(ctx context.Context) (driver.Conn, error) {
 		return nil, c.misused
 	}
 	st := sqlclass.Statement{Class: sqlclass.Write, MayWrite: true}
-	h, err := c.place(ctx, &st, core.RetryNone, 0)
+	h, err := c.placeRaw(ctx, &st)
 	if err != nil {
 		return nil, err
 	}
 	c.cluster.Router.Report(ctx, &c.decided)
 	h.ran = true
-	c.began(ctx)
+	if c.tx != nil && c.tx.h == h || c.rawTx {
+		c.inTx(ctx, &st)
+	}
+	c.began(ctx) // also in a transaction: the caller may end it
 	return h.p.native, nil
 }
 
@@ -145,7 +147,6 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 	if c.misused != nil {
 		return c.misused
 	}
-	c.ended()
 	h, err := c.place(ctx, st, core.RetryNone, 0)
 	if err != nil {
 		return err
@@ -155,10 +156,11 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 		c.skip = h
 		return err
 	}
-	if err != nil && c.tx == nil && !c.rawTx && c.cluster.Engine.Retry(err) == core.RetryPlan {
-		// It has not run, on whichever node.
+	if err != nil && c.tx == nil && !c.rawTx && !st.CommitsOnError && c.cluster.Engine.Retry(err) == core.RetryPlan {
+		// It has not run, on whichever node. Of several statements, or a procedure, a part may have.
 		c.decided.Retry = core.RetryPlan
-		if renewed := h.p.renew(ctx, query); renewed == nil {
+		_, renewed := h.p.interruptible(func(p *physical) error { return p.renew(ctx, query) })
+		if renewed == nil {
 			err = c.run(ctx, h, changes(st), op)
 		} else {
 			h.discard = true
@@ -175,7 +177,7 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 	if h == nil {
 		return err
 	}
-	return c.took(ctx, st, h, rows, err)
+	return plain(c.took(ctx, st, h, rows, err))
 }
 
 // mayRetry says whether a failed statement may run once more: a read that a replica was asked for, outside a
@@ -210,6 +212,7 @@ func (c *Conn) again(ctx context.Context, st *sqlclass.Statement, query string, 
 	switch retry {
 	case core.RetryRefused:
 		c.cluster.Classifier.LearnWrite(query)
+		st.Class, st.MayWrite = sqlclass.Write, true // it is taken for one on the primary as well
 		exclude = ^uint64(0)
 	case core.RetrySchema:
 		exclude = ^uint64(0)
@@ -247,6 +250,7 @@ type held struct {
 	p       *physical
 	node    int
 	ran     bool // something has run on it in this checkout
+	state   bool // it carries session state that outlives a transaction
 	fresh   bool // nobody has had it before
 	discard bool // not fit for another checkout
 	// interrupted: the statement was ended because the node fell silent
@@ -288,7 +292,6 @@ func (c *Conn) attach(ctx context.Context, h *held, pool *Pool) error {
 	}
 	*h = held{sc: sc, p: p, node: pool.cfg.Index, fresh: !p.used}
 	p.used = true
-	p.sweep()
 	c.cluster.Router.Begin(h.node)
 	return nil
 }
@@ -298,10 +301,12 @@ func (c *Conn) release(h *held) {
 	if !h.attached() {
 		return
 	}
+	if !h.discard && h.p.litter.Load() {
+		h.discard, _ = h.p.interruptible((*physical).sweep)
+	}
 	if h.discard {
 		_ = h.sc.Raw(func(any) error { return driver.ErrBadConn })
 	} else {
-		h.p.sweep()
 		_ = h.sc.Close() // the pool looks after a connection that fails
 	}
 	c.cluster.Router.End(h.node)
@@ -350,13 +355,12 @@ func (c *Conn) call(h *held, op func(*physical) error) error {
 	if h != &c.replica || c.tx != nil {
 		return op(h.p)
 	}
-	h.p.busy.Store(busyAsking)
-	err := op(h.p)
-	h.interrupted = !h.p.busy.CompareAndSwap(busyAsking, busyNot)
-	if h.interrupted {
+	interrupted, err := h.p.interruptible(op)
+	h.interrupted = interrupted
+	if interrupted {
 		h.discard = true
-		if err == nil {
-			err = errSilent // the answer came at the last moment, and its rows hang on a closed socket
+		if err == nil || errors.Is(err, driver.ErrBadConn) {
+			err = errSilent // an answer that came at the last moment has its rows on a closed socket
 		}
 	}
 	return err
@@ -365,24 +369,24 @@ func (c *Conn) call(h *held, op func(*physical) error) error {
 // checkIn ends the checkout: whatever it has goes back.
 func (c *Conn) checkIn() {
 	c.ended()
-	c.sanitize(&c.primary, c.pinned)
-	c.sanitize(&c.replica, false)
+	c.sanitize(&c.primary)
+	c.sanitize(&c.replica)
 	c.release(&c.primary)
 	c.release(&c.replica)
 	if c.slot {
 		c.cluster.Router.Release()
 	}
-	c.out, c.slot, c.tx, c.rawTx, c.pinned, c.skip, c.misused = false, false, nil, false, false, nil, nil
+	c.out, c.slot, c.tx, c.rawTx, c.skip, c.misused = false, false, nil, false, nil, nil
 	c.writes.reset()
 }
 
 // sanitize keeps session state and open transactions from the next user of the connection.
-func (c *Conn) sanitize(h *held, state bool) {
+func (c *Conn) sanitize(h *held) {
 	if !h.attached() || h.discard {
 		return
 	}
 	why := ""
-	if state {
+	if h.state {
 		why = "session state"
 	}
 	if open, known := c.cluster.Engine.InTx(h.p.native); known && open || !known && c.rawTx && h == &c.primary {

@@ -82,8 +82,13 @@ func (p *physical) ResetSession(ctx context.Context) error {
 		ctx = g.Context
 	}
 	if r, ok := p.native.(driver.SessionResetter); ok {
-		interrupted, err := p.interruptible(func() error { return r.ResetSession(ctx) })
+		interrupted, err := p.interruptible(func(*physical) error { return r.ResetSession(ctx) })
 		if interrupted || err != nil {
+			return driver.ErrBadConn
+		}
+	}
+	if p.litter.Load() {
+		if interrupted, _ := p.interruptible((*physical).sweep); interrupted {
 			return driver.ErrBadConn
 		}
 	}
@@ -161,10 +166,7 @@ func (p *physical) release(s *shared) {
 }
 
 // sweep closes the statements that nobody uses. Only who has the connection checked out may call it.
-func (p *physical) sweep() {
-	if !p.litter.Load() {
-		return
-	}
+func (p *physical) sweep() error {
 	p.mu.Lock()
 	p.litter.Store(false)
 	dead := p.dead
@@ -173,6 +175,7 @@ func (p *physical) sweep() {
 	for _, s := range dead {
 		_ = s.stmt.Close() // a connection that cannot close a statement shows it at its next use
 	}
+	return nil
 }
 
 // proves reports whether what is known of the node now, or what was read when the connection was opened, shows that the
@@ -190,15 +193,16 @@ func (p *physical) proves(s *core.Snapshot, node int, positions []core.Position,
 	return s.Covers(p.proof.Position, positions, capturedAt) == core.Covered
 }
 
-// interruptible runs op, which asks the server something whose answer the caller can do without, so that interrupt ends
-// it when the server falls silent. It reports whether it was ended so.
-func (p *physical) interruptible(op func() error) (interrupted bool, err error) {
+// interruptible runs op, which asks the server something whose answer the caller can do without, so that
+// [Pool.Silence] ends it when the server falls silent. It reports whether it was ended so: then the connection is of no
+// use any more. A server that is silent already is not asked: nobody would end that.
+func (p *physical) interruptible(op func(*physical) error) (interrupted bool, err error) {
 	p.busy.Store(busyAsking)
 	if p.pool.silent.Load() {
 		p.busy.Store(busyNot)
 		return true, driver.ErrBadConn
 	}
-	err = op()
+	err = op(p)
 	return !p.busy.CompareAndSwap(busyAsking, busyNot), err
 }
 

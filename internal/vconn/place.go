@@ -54,6 +54,16 @@ func (c *Conn) place(ctx context.Context, st *sqlclass.Statement, retry core.Ret
 	}
 }
 
+// placeRaw attaches a connection to the primary, also in a read-only transaction that has a replica's.
+func (c *Conn) placeRaw(ctx context.Context, st *sqlclass.Statement) (*held, error) {
+	if c.tx == nil || c.tx.h == &c.primary {
+		return c.place(ctx, st, core.RetryNone, 0)
+	}
+	c.decided = *c.onPrimary()
+	c.decided.Reason, c.decided.Class = core.ReasonWrite, core.Class(st.Class)
+	return c.connectPrimary(ctx, &c.decided)
+}
+
 // ask fills in the request for a statement.
 func (c *Conn) ask(st *sqlclass.Statement, retry core.Retry, exclude uint64) *router.Request {
 	c.request = router.Request{
@@ -68,7 +78,7 @@ func (c *Conn) ask(st *sqlclass.Statement, retry core.Retry, exclude uint64) *ro
 	switch {
 	case c.rawTx:
 		req.Held = core.HeldTx
-	case c.pinned:
+	case c.primary.state:
 		req.Held = core.HeldState
 	case c.primary.attached():
 		req.Held = core.HeldPrimary
@@ -95,6 +105,13 @@ func (c *Conn) connect(ctx context.Context, d *router.Decided) (*held, error) {
 		return c.connectPrimary(ctx, d)
 	}
 	h := &c.replica
+	s := c.cluster.Router.Monitor.Snapshot()
+	if s.Nodes[d.Node].Shared {
+		// The monitor may be talking to another server than the one that is silent, so nobody would interrupt this.
+		var cancel context.CancelFunc
+		ctx, cancel = c.cluster.Readers[d.Node].limited(ctx)
+		defer cancel()
+	}
 	if !h.attached() {
 		if err := c.attach(ctx, h, c.cluster.Readers[d.Node]); err != nil {
 			return nil, err
@@ -103,8 +120,7 @@ func (c *Conn) connect(ctx context.Context, d *router.Decided) (*held, error) {
 	if len(d.Positions) == 0 {
 		return h, nil
 	}
-	s := c.cluster.Router.Monitor.Snapshot()
-	if h.p.proves(s, d.Node, d.Positions, d.CapturedAt) {
+	if s = c.cluster.Router.Monitor.Snapshot(); h.p.proves(s, d.Node, d.Positions, d.CapturedAt) {
 		return h, nil
 	}
 	if err := c.verify(ctx, h, d); err != nil {
@@ -116,8 +132,16 @@ func (c *Conn) connect(ctx context.Context, d *router.Decided) (*held, error) {
 
 func (c *Conn) connectPrimary(ctx context.Context, d *router.Decided) (*held, error) {
 	h := &c.primary
-	if h.attached() {
+	switch {
+	case !h.attached():
+	case h.node == d.Node:
 		return h, nil // whoever holds the primary connection stays on it
+	case c.rawTx || h.state || len(c.writes.handing) > 0:
+		d.Node = h.node // it cannot be left
+		return h, nil
+	default: // another node is the primary now
+		h.discard = true
+		c.release(h)
 	}
 	var err error
 	for range primaryTries {
@@ -136,12 +160,22 @@ var errNotProven = errors.New("the connection's own server does not show what th
 
 // verify asks the very connection that will serve the read.
 func (c *Conn) verify(ctx context.Context, h *held, d *router.Decided) error {
-	s, err := monitor.Ask(ctx, c.cluster.Engine.Link(h.p.native), c.cluster.Engine)
+	m := c.cluster.Router.Monitor
+	asking, cancel := h.p.pool.limited(ctx)
+	defer cancel()
+	var s core.Sample
+	interrupted, err := h.p.interruptible(func(p *physical) (err error) {
+		s, err = monitor.Ask(asking, c.cluster.Engine.Link(p.native), c.cluster.Engine)
+		return err
+	})
+	if interrupted && err == nil {
+		err = errSilent
+	}
 	if err != nil {
 		h.discard = true
+		m.Kick(d.Node)
 		return err
 	}
-	m := c.cluster.Router.Monitor
 	snapshot := m.Snapshot()
 	n := &snapshot.Nodes[d.Node]
 	if !n.Shared && s.Start != n.Sample.Start {

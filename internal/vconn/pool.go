@@ -104,7 +104,7 @@ func (p *Pool) Drop() {
 }
 
 // Silence says that the node does not answer, until Answer. Reads that wait for it on an open connection are ended, so
-// that they can go elsewhere; nothing else is.
+// that they can go elsewhere, and no connection is opened; nothing else is ended.
 func (p *Pool) Silence() {
 	p.silent.Store(true)
 	p.mu.Lock()
@@ -143,7 +143,7 @@ func (c poolConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		ctx = g.Context // what a driver makes of it may outlive the checkout, whose context is used again
 	}
 	p, err := c.p.dial(ctx)
-	if c.p.cfg.Dialled != nil && ctx.Err() == nil {
+	if c.p.cfg.Dialled != nil && ctx.Err() == nil && err != errSilent { //nolint:errorlint // never wrapped
 		c.p.cfg.Dialled(err)
 	}
 	if err != nil {
@@ -152,14 +152,24 @@ func (c poolConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return p, nil
 }
 
+// limited is ctx for what a server of the pool has to answer within DialTimeout.
+func (p *Pool) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if p.cfg.DialTimeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, p.cfg.DialTimeout)
+}
+
 func (p *Pool) dial(ctx context.Context) (*physical, error) {
+	if p.silent.Load() {
+		// database/sql opens connections one after the other: whoever waits for one would wait for all before it.
+		return nil, errSilent
+	}
 	connector, readOnly := p.cfg.Connector, false
 	if !p.cfg.Writer {
-		if p.cfg.DialTimeout > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, p.cfg.DialTimeout)
-			defer cancel()
-		}
+		var cancel context.CancelFunc
+		ctx, cancel = p.limited(ctx)
+		defer cancel()
 		var ro ReadOnlyConnector
 		if ro, readOnly = connector.(ReadOnlyConnector); readOnly {
 			connector = ro.ReadOnly()

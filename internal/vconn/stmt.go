@@ -62,7 +62,7 @@ func (c *Conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 		}
 	}
 	if err != nil {
-		return nil, err
+		return nil, plain(err)
 	}
 	return s, nil
 }

@@ -32,7 +32,6 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	if c.misused != nil {
 		return nil, c.misused
 	}
-	c.ended()
 	st := sqlclass.Statement{Class: sqlclass.TxControl}
 	if opts.ReadOnly && sql.IsolationLevel(opts.Isolation) < sql.LevelSerializable {
 		st.Class = sqlclass.Read
@@ -56,12 +55,17 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		c.cluster.Router.Report(ctx, &c.decided)
 	}
 	if err != nil {
-		return nil, err
+		return nil, plain(err)
+	}
+	if h == &c.primary {
+		c.followed()
 	}
 	t := &Tx{c: c, h: h, role: c.decided.Role, native: native, ctx: ctx}
+	if !c.rawTx && c.tx == nil { // else it begins nothing
+		c.writes.inTx, c.writes.wrote = c.writes.inTx[:0], false
+	}
 	c.tx = t
-	c.writes.inTx = c.sessions(ctx, c.writes.inTx[:0])
-	c.writes.wrote = false
+	c.writes.inTx = c.sessions(ctx, c.writes.inTx)
 	return t, nil
 }
 
@@ -70,7 +74,7 @@ func (t *Tx) Commit() error {
 	c := t.c
 	open := c.writes.wrote && !c.cluster.Engine.Broken(t.h.p.native)
 	err := t.native.Commit()
-	c.tx = nil
+	t.over()
 	if open && c.lost(t.h, err) {
 		err = lostError(err)
 	}
@@ -89,10 +93,18 @@ func (t *Tx) Commit() error {
 // driver both resets and validates; this one does what the native one would have had done to it.
 func (t *Tx) Rollback() error {
 	err := t.native.Rollback()
-	t.c.tx = nil
+	t.over()
 	t.c.writes.inTx, t.c.writes.wrote = nil, false
 	if errors.Is(err, driver.ErrBadConn) || t.ctx.Err() != nil && !t.h.p.keepsAfterRollback() {
 		t.h.discard = true
 	}
 	return err
+}
+
+// over takes note that database/sql has ended the transaction.
+func (t *Tx) over() {
+	t.c.tx = nil
+	if t.h == &t.c.primary {
+		t.c.rawTx, _ = t.c.cluster.Engine.InTx(t.h.p.native)
+	}
 }

@@ -19,7 +19,7 @@ type writes struct {
 	inTx  []*core.Session
 	wrote bool
 	// handing are the sessions of a write that hands out rows: PostgreSQL commits it at the Sync that follows the last
-	// row, so it is not over before the next statement or the end of the checkout.
+	// row, so it is over when another statement has succeeded on the connection, or the checkout ends.
 	handing []*core.Session
 	ctx     context.Context // of that write
 }
@@ -43,22 +43,30 @@ func (c *Conn) sessions(ctx context.Context, list []*core.Session) []*core.Sessi
 
 // took takes note of what a statement on h has done, and returns its error.
 func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows bool, err error) error {
-	if h == &c.replica || c.tx != nil && c.tx.role == core.RoleReplica || !h.attached() {
+	if !h.attached() {
 		return err
 	}
-	if st.LeavesState && (err == nil || st.Multi) {
-		c.pinned = true
+	if st.LeavesState && (err == nil || !c.nothingSent(err)) {
+		h.state = true // an advisory lock, for one, outlives the failure of the statement that took it
+	}
+	if h == &c.replica {
+		return err
 	}
 	before := c.rawTx
 	c.followRawTx(st, h, err)
+	if err == nil {
+		c.followed()
+	}
 	if c.tx != nil || c.rawTx {
 		c.inTx(ctx, st)
 		if st.EndsTx && c.writes.wrote {
 			return c.endedWithin(h, err)
 		}
-		return err
+		if st.EndsTx || !c.endedByText(h) {
+			return err
+		}
 	}
-	if before {
+	if before && c.tx == nil {
 		return c.rawTxEnded(ctx, st, h, err)
 	}
 	if !st.MayWrite && !st.EndsTx { // COMMIT PREPARED ends another session's transaction
@@ -68,7 +76,7 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 	case err == nil && rows:
 		c.began(ctx)
 	case err == nil:
-		c.wrote(c.sessions(ctx, nil), h)
+		c.wrote(c.writers(ctx), h)
 	case c.nothingSent(err):
 	case c.cluster.Engine.Refused(err):
 		if c.cluster.Engine.ReadOnly(err) {
@@ -77,16 +85,25 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 			c.cluster.Router.Monitor.Kick(h.node)
 		}
 		if st.CommitsOnError {
-			c.wrote(c.sessions(ctx, nil), h)
+			c.wrote(c.writers(ctx), h)
 		}
 	case !c.cluster.Engine.Broken(h.p.native):
 		// Not the server's answer, and yet the connection is in step: a capture from now on covers whatever was done.
-		c.wrote(c.sessions(ctx, nil), h)
+		c.wrote(c.writers(ctx), h)
 	default:
-		c.unknown(c.sessions(ctx, nil), h)
+		c.unknown(c.writers(ctx), h)
 		return fmt.Errorf("%w: %w", ErrCommitUnknown, err)
 	}
 	return err
+}
+
+// writers are the sessions that a write in ctx belongs to which is committed at once: those of the transaction as well
+// that text has ended under database/sql's.
+func (c *Conn) writers(ctx context.Context) []*core.Session {
+	if c.tx != nil {
+		return c.writes.inTx // with those of ctx
+	}
+	return c.sessions(ctx, nil)
 }
 
 func (c *Conn) nothingSent(err error) bool {
@@ -101,6 +118,14 @@ func (c *Conn) nothingSent(err error) bool {
 type notSent struct{ error }
 
 func (e notSent) Unwrap() error { return e.error }
+
+// plain is what the caller is told: the very error of its context, as database/sql does.
+func plain(err error) error {
+	if e, ok := err.(notSent); ok { //nolint:errorlint // made here and not wrapped
+		return e.error
+	}
+	return err
+}
 
 // changes says whether a statement may change something, or commit what has.
 func changes(st *sqlclass.Statement) bool { return st.MayWrite || st.EndsTx }
@@ -121,20 +146,30 @@ func lostError(err error) error {
 	return fmt.Errorf("%w: %w", errLost, err)
 }
 
-// followRawTx keeps track of a transaction that is controlled by text.
+// followRawTx keeps track of a transaction that is not database/sql's.
 func (c *Conn) followRawTx(st *sqlclass.Statement, h *held, err error) {
-	if c.tx != nil || !c.rawTx && st.Class != sqlclass.TxControl && !st.BeginsTx && !st.Multi {
+	if c.tx != nil {
 		return
 	}
 	open, known := c.cluster.Engine.InTx(h.p.native)
 	switch {
 	case known:
 		c.rawTx = open
-	case err == nil && st.BeginsTx:
+	case st.BeginsTx && (err == nil || st.Multi):
 		c.rawTx = true
 	case err == nil && st.EndsTx:
 		c.rawTx = false
 	}
+}
+
+// endedByText reports that nothing is left of database/sql's transaction, although it does not know: text has ended it,
+// and what runs now is committed at once.
+func (c *Conn) endedByText(h *held) bool {
+	if c.tx == nil || c.cluster.Engine.Broken(h.p.native) {
+		return false
+	}
+	open, known := c.cluster.Engine.InTx(h.p.native)
+	return known && !open
 }
 
 // inTx remembers whose write it is that the transaction will commit.
@@ -227,14 +262,35 @@ func (c *Conn) unknown(list []*core.Session, h *held) {
 
 // began is told that a write hands out rows and is not over.
 func (c *Conn) began(ctx context.Context) {
-	list := c.sessions(ctx, c.writes.handing)
-	for _, s := range list[len(c.writes.handing):] {
-		s.Open(c.cluster.Name)
+	for _, s := range c.writers(ctx) {
+		if !slices.Contains(c.writes.handing, s) {
+			s.Open(c.cluster.Name)
+			c.writes.handing = append(c.writes.handing, s)
+		}
 	}
-	c.writes.handing, c.writes.ctx = list, ctx
+	c.writes.ctx = ctx
 }
 
-// ended is told that whatever handed out rows is over: the next statement begins, or the checkout ends.
+// followed is told that a statement has succeeded on the primary connection: whatever handed out rows there before is
+// over. In a transaction that its own text has begun, it is not committed yet.
+func (c *Conn) followed() {
+	list := c.writes.handing
+	if len(list) == 0 {
+		return
+	}
+	if c.rawTx {
+		for _, s := range list {
+			if !slices.Contains(c.writes.inTx, s) {
+				c.writes.inTx = append(c.writes.inTx, s)
+			}
+		}
+		c.writes.wrote = true
+	}
+	c.wrote(list, &c.primary)
+	c.handedOut()
+}
+
+// ended is told that the checkout ends, and with it whatever hands out rows.
 func (c *Conn) ended() {
 	list := c.writes.handing
 	if len(list) == 0 {
@@ -247,9 +303,14 @@ func (c *Conn) ended() {
 	} else {
 		c.wrote(list, h)
 	}
-	for _, s := range list {
+	c.handedOut()
+}
+
+// handedOut forgets whatever has handed out rows.
+func (c *Conn) handedOut() {
+	for _, s := range c.writes.handing {
 		s.Close(c.cluster.Name)
 	}
-	clear(list)
-	c.writes.handing, c.writes.ctx = list[:0], nil
+	clear(c.writes.handing)
+	c.writes.handing, c.writes.ctx = c.writes.handing[:0], nil
 }

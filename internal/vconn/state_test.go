@@ -1,0 +1,96 @@
+package vconn_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/readroute/readroute"
+)
+
+// TestStateInAReadOnlyTransaction ends with the checkout, on a replica as well.
+func TestStateInAReadOnlyTransaction(t *testing.T) {
+	c := sharedCluster(t)
+	config := configFor(c)
+	config.Replicas[0].MaxOpenConns = 1
+	db := open(t, c, config)
+	ctx := sessionContext(t)
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	require.NoError(t, err)
+	_, err = tx.ExecContext(ctx, "SET datestyle TO German")
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	require.Equal(t, readroute.RoleReplica, db.last(t).Role)
+	require.Equal(t, readroute.EventStateDiscarded, db.lastEvent(t).Kind)
+	var day string
+	require.NoError(t, db.QueryRowContext(ctx, "SELECT '2026-01-02'::date::text").Scan(&day))
+	require.Equal(t, "2026-01-02", day)
+	require.Equal(t, readroute.RoleReplica, db.last(t).Role)
+}
+
+// TestLockOfAFailedStatement: an advisory lock outlives the failure of the statement that took it.
+func TestLockOfAFailedStatement(t *testing.T) {
+	c := sharedCluster(t)
+	config := configFor(c)
+	config.Primary.MaxOpenConns = 1
+	db := open(t, c, config)
+	ctx := sessionContext(t)
+	_, err := db.ExecContext(ctx, "SELECT pg_advisory_lock(4711), 1 / (SELECT 0)")
+	require.ErrorContains(t, err, "division by zero")
+	require.NoError(t, db.PingContext(ctx), "it waits for the connection to be given back")
+	locks, err := c.Primary().QueryValue(ctx, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711")
+	require.NoError(t, err)
+	require.Equal(t, "0", locks)
+}
+
+// TestPrimaryInAReadOnlyTransaction is the primary's connection, not the one that the transaction has to a replica.
+func TestPrimaryInAReadOnlyTransaction(t *testing.T) {
+	c := sharedCluster(t)
+	db := open(t, c, configFor(c))
+	ctx := sessionContext(t)
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	require.NoError(t, err)
+	require.Equal(t, readroute.RoleReplica, db.last(t).Role)
+	recovers := make([]driver.Value, 1)
+	require.NoError(t, conn.Raw(func(v any) error {
+		native, err := v.(readroute.Conn).Primary(ctx)
+		if err != nil {
+			return err
+		}
+		rows, err := native.(driver.QueryerContext).QueryContext(ctx, "SELECT pg_is_in_recovery()", nil)
+		if err != nil {
+			return err
+		}
+		if err := rows.Next(recovers); err != nil {
+			return err
+		}
+		return rows.Close()
+	}))
+	require.Equal(t, false, recovers[0])
+	require.Equal(t, readroute.RolePrimary, db.last(t).Role)
+	require.NoError(t, tx.Commit())
+	require.NoError(t, conn.Close())
+	resolve(t, ctx)
+}
+
+// TestErrorOfAContextIsItsOwn: the very error of the context, as database/sql gives it, although the driver has said
+// ErrBadConn of a statement that it did not send.
+func TestErrorOfAContextIsItsOwn(t *testing.T) {
+	c := sharedCluster(t)
+	db := open(t, c, configFor(c))
+	ctx := sessionContext(t)
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	require.NoError(t, conn.PingContext(ctx))
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = conn.ExecContext(ended, "INSERT INTO nowhere VALUES (1)")
+	require.Same(t, context.Canceled, err)
+	require.NoError(t, conn.PingContext(ctx), "nothing is wrong with the connection")
+}
