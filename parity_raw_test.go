@@ -1,6 +1,7 @@
 package readroute_test
 
 import (
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"testing"
@@ -62,12 +63,17 @@ func TestParityRaw(t *testing.T) {
 			})
 		}()))
 		p.query(p.db, "SELECT * FROM t ORDER BY id")
+		var before, after uint32
 		p.note("panic: %v", func() (r any) {
 			defer func() { r = recover() }()
 			conn, err := p.db.Conn(p.ctx)
 			p.must(err)
-			return p.raw(conn, func(*pgx.Conn) error { panic("own") })
+			return p.raw(conn, func(c *pgx.Conn) error { before = c.PgConn().PID(); panic("own") })
 		}())
+		p.hold(1, func(conns []*sql.Conn) {
+			p.must(p.raw(conns[0], func(c *pgx.Conn) error { after = c.PgConn().PID(); return nil }))
+		})
+		p.note("used after a panic: %t", before == after)
 		p.exec(p.db, "INSERT INTO t VALUES (6, 'f')")
 		p.note("driver: %T, in use %d", p.db.Driver(), p.db.Stats().InUse)
 	}}, parityScript{name: "Closed", run: func(p *parity) {

@@ -61,10 +61,25 @@ func compareParity(t *testing.T, scripts ...parityScript) {
 			require.NotEmpty(t, want, "the script shows nothing")
 			for _, kind := range []string{parityPlain, parityCovered, parityPaused} {
 				t.Run(kind, func(t *testing.T) {
-					require.Equal(t, strings.Join(want, "\n"), strings.Join(runParity(t, c, s, kind), "\n"))
+					requireSameRecord(t, want, runParity(t, c, s, kind))
 				})
 			}
 		})
+	}
+}
+
+// requireSameRecord fails with the first difference and what led up to it: records are long.
+func requireSameRecord(t *testing.T, want, got []string) {
+	t.Helper()
+	for i := range max(len(want), len(got)) {
+		if i < min(len(want), len(got)) && want[i] == got[i] {
+			continue
+		}
+		const before, after = 5, 3
+		around := func(record []string) string {
+			return strings.Join(record[min(max(i-before, 0), len(record)):min(i+after, len(record))], "\n  ")
+		}
+		require.FailNowf(t, "not the same record", "line %d\nbare:\n  %s\nrouted:\n  %s", i+1, around(want), around(got))
 	}
 }
 

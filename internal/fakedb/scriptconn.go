@@ -167,12 +167,13 @@ type contextStmt interface {
 
 func (s *scriptStmt) interfaces() driver.Stmt {
 	k, v := checkStmt{s}, convertStmt{s}
+	type columns interface{ driver.ColumnConverter } // a field of the method's own name would hide the method
 	switch script := s.conn.script; {
 	case script.StmtChecker && script.Converter:
 		return struct {
 			contextStmt
 			driver.NamedValueChecker
-			driver.ColumnConverter
+			columns
 		}{s, k, v}
 	case script.StmtChecker:
 		return struct {
@@ -182,7 +183,7 @@ func (s *scriptStmt) interfaces() driver.Stmt {
 	case script.Converter:
 		return struct {
 			contextStmt
-			driver.ColumnConverter
+			columns
 		}{s, v}
 	}
 	return s
