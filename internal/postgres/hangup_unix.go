@@ -12,10 +12,7 @@ import (
 // sends anything, and waits for nobody: after a slow write pgx leaves a goroutine in Read on an idle connection, and
 // RawConn.Read would wait for that one, for ever.
 func hungUp(conn net.Conn) bool {
-	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
-		conn = wrapped.NetConn()
-	}
-	sc, ok := conn.(syscall.Conn)
+	sc, ok := socket(conn).(syscall.Conn)
 	if !ok {
 		return false
 	}

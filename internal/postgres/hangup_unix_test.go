@@ -3,6 +3,7 @@
 package postgres
 
 import (
+	"crypto/tls"
 	"net"
 	"testing"
 	"time"
@@ -47,4 +48,22 @@ func TestHungUpDoesNotWaitForAReader(t *testing.T) {
 	require.NoError(t, server.Close())
 	require.Error(t, <-reading)
 	require.True(t, hungUp(conn))
+}
+
+// Nothing is sent to, or read from, a peer that may be silent: the socket under TLS is looked at and closed.
+func TestSocketUnderTLS(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	conn, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	server, err := l.Accept()
+	require.NoError(t, err)
+	secure := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS13})
+	require.Same(t, conn, socket(secure))
+	require.Same(t, conn, socket(conn))
+	require.False(t, hungUp(secure))
+	require.NoError(t, server.Close())
+	require.Eventually(t, func() bool { return hungUp(secure) }, 10*time.Second, time.Millisecond)
+	require.NoError(t, socket(secure).Close())
 }

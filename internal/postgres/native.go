@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 
 	"github.com/jackc/pgx/v5"
 
@@ -59,8 +60,16 @@ func (Engine) HungUp(conn driver.Conn) bool {
 // beside its use.
 func (Engine) Interrupt(conn driver.Conn) {
 	if c, ok := conn.(pgxConn); ok {
-		_ = c.Conn().PgConn().Conn().Close()
+		_ = socket(c.Conn().PgConn().Conn()).Close()
 	}
+}
+
+// socket is what is under TLS, whose own Close says goodbye first, and waits for a peer that takes nothing any more.
+func socket(conn net.Conn) net.Conn {
+	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		return wrapped.NetConn()
+	}
+	return conn
 }
 
 // PgxLink asks on a pgx connection.

@@ -151,7 +151,7 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 	if err != nil {
 		return err
 	}
-	err = c.run(ctx, h, changes(st), op)
+	err = c.run(ctx, h, c.changes(st, h), op)
 	if err == driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
 		c.skip = h
 		return err
@@ -161,7 +161,7 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 		c.decided.Retry = core.RetryPlan
 		_, renewed := h.p.interruptible(func(p *physical) error { return p.renew(ctx, query) })
 		if renewed == nil {
-			err = c.run(ctx, h, changes(st), op)
+			err = c.run(ctx, h, c.changes(st, h), op)
 		} else {
 			h.discard = true
 		}
@@ -231,7 +231,7 @@ func (c *Conn) again(ctx context.Context, st *sqlclass.Statement, query string, 
 	if err != nil {
 		return nil, first
 	}
-	return h, c.run(ctx, h, changes(st), op)
+	return h, c.run(ctx, h, c.changes(st, h), op)
 }
 
 func (c *Conn) otherReplica(exclude uint64) bool {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/readroute/readroute"
+	"github.com/readroute/readroute/internal/dbtest"
 )
 
 // TestStateInAReadOnlyTransaction ends with the checkout, on a replica as well.
@@ -93,4 +95,73 @@ func TestErrorOfAContextIsItsOwn(t *testing.T) {
 	_, err = conn.ExecContext(ended, "INSERT INTO nowhere VALUES (1)")
 	require.Same(t, context.Canceled, err)
 	require.NoError(t, conn.PingContext(ctx), "nothing is wrong with the connection")
+}
+
+// TestConnectionLostInATransaction gives the driver's own error: nothing of the transaction can stand, and whoever
+// begins it again on ErrBadConn may.
+func TestConnectionLostInATransaction(t *testing.T) {
+	c := sharedCluster(t)
+	proxy, err := dbtest.NewProxy(c.Primary().Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, proxy.Close()) })
+	config := configFor(c)
+	config.Primary.Connector = readroute.Postgres(c.Primary().DSNVia(proxy))
+	db := open(t, c, config)
+	table := newTable(t, c, "id int")
+	ctx := sessionContext(t)
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	_, err = conn.ExecContext(ctx, "BEGIN")
+	require.NoError(t, err)
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	for _, exec := range []func(context.Context, string, ...any) (sql.Result, error){tx.ExecContext, conn.ExecContext} {
+		proxy.OnClientData(dbtest.Once("insert", dbtest.CutAfter))
+		_, err = exec(ctx, "INSERT INTO "+table+" VALUES (1)")
+		require.Same(t, driver.ErrBadConn, err)
+	}
+	require.Error(t, tx.Rollback())
+	require.ErrorIs(t, conn.Close(), sql.ErrConnDone)
+	resolve(t, ctx)
+	require.Zero(t, count(t, ctx, db, table))
+}
+
+// TestNoStatementIsLeft on a server by statements that are closed, also while their rows are open.
+func TestNoStatementIsLeft(t *testing.T) {
+	c := sharedCluster(t)
+	config := configFor(c)
+	config.Primary.MaxOpenConns, config.Replicas[0].MaxOpenConns = 1, 1
+	db := open(t, c, config)
+	ctx := sessionContext(t)
+	table := newTable(t, c, "id int")
+	for i := range 20 {
+		read, err := db.PrepareContext(ctx, fmt.Sprintf("SELECT %d", i))
+		require.NoError(t, err)
+		write, err := db.PrepareContext(ctx, fmt.Sprintf("INSERT INTO %s VALUES (%d)", table, i))
+		require.NoError(t, err)
+		for range 2 {
+			rows, err := read.QueryContext(ctx)
+			require.NoError(t, err)
+			if i%2 == 0 {
+				require.NoError(t, read.Close())
+			}
+			require.NoError(t, rows.Close())
+			if i%2 == 0 {
+				break
+			}
+			_, err = write.ExecContext(ctx)
+			require.NoError(t, err)
+		}
+		require.NoError(t, read.Close())
+		require.NoError(t, write.Close())
+	}
+	for _, readOnly := range []bool{false, true} {
+		tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: readOnly})
+		require.NoError(t, err)
+		require.Equal(t, readOnly, db.last(t).Role == readroute.RoleReplica)
+		var left int
+		require.NoError(t, tx.QueryRowContext(ctx, "SELECT count(*) FROM pg_prepared_statements WHERE name NOT LIKE 'stmtcache%'").Scan(&left))
+		require.Zero(t, left)
+		require.NoError(t, tx.Rollback())
+	}
 }

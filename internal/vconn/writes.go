@@ -127,8 +127,14 @@ func plain(err error) error {
 	return err
 }
 
-// changes says whether a statement may change something, or commit what has.
-func changes(st *sqlclass.Statement) bool { return st.MayWrite || st.EndsTx }
+// changes says whether a statement on h may change something for good, or commit what has.
+func (c *Conn) changes(st *sqlclass.Statement, h *held) bool {
+	if st.EndsTx || !st.MayWrite || c.tx == nil && !c.rawTx {
+		return st.EndsTx || st.MayWrite
+	}
+	open, known := c.cluster.Engine.InTx(h.p.native)
+	return known && !open // text has ended the transaction
+}
 
 var errLost = errors.New("readroute: the connection broke in the middle of a statement")
 
