@@ -34,17 +34,19 @@ func readCases(t testing.TB, name string) []testCase {
 	return cases
 }
 
-// TestClassCases holds the classifier to what users of other routers reported (cases.jsonl).
+// allCases are the cases of every file.
+func allCases(t testing.TB) []testCase {
+	return append(readCases(t, "cases.jsonl"), readCases(t, "neighbours.jsonl")...)
+}
+
+// TestClassCases holds the classifier to what users of other routers reported (cases.jsonl), and to the neighbours of those
+// reports (neighbours.jsonl).
 func TestClassCases(t *testing.T) {
-	for _, file := range []string{"cases.jsonl"} {
-		cases := readCases(t, file)
-		require.Greater(t, len(cases), 130)
-		for _, c := range cases {
-			t.Run(c.ID, func(t *testing.T) {
-				st := sqlclass.ClassifyText(dialects[c.Dialect], c.SQL)
-				require.Equal(t, c.Target, target(st), "%s %q: %+v", c.Dialect, c.SQL, st)
-			})
-		}
+	for _, c := range allCases(t) {
+		t.Run(c.ID, func(t *testing.T) {
+			st := sqlclass.ClassifyText(dialects[c.Dialect], c.SQL)
+			require.Equal(t, c.Target, target(st), "%s %q: %+v", c.Dialect, c.SQL, st)
+		})
 	}
 }
 

@@ -6,5 +6,5 @@
 // a suffix or a pattern.
 //
 // The package is pure: it opens no connection and knows no pool. What only a server can tell (volatility of a user's own
-// functions, views over functions that are not harmless, sequences, unlogged tables) comes in through a [Catalogue].
+// functions, views over functions that are not harmless, sequences, unlogged tables) comes in through [Classifier.SetCatalogue].
 package sqlclass

@@ -6,7 +6,7 @@ var definition = Statement{Class: Write, MayWrite: true, CommitsOnError: true, E
 // mysql classifies the statement of MySQL or MariaDB that begins at the current token.
 func (p *scan) mysql() Statement {
 	first := *p.t()
-	if isQuery(&first) {
+	if p.query() {
 		st := Statement{Class: Read}
 		p.mysqlQuery(&st)
 		return st
@@ -133,7 +133,7 @@ func (p *scan) mysqlDefinition(verb, second string) Statement {
 // mysqlAnalyze classifies ANALYZE: of a table it writes; MariaDB's ANALYZE of a statement runs it.
 func (p *scan) mysqlAnalyze() Statement {
 	p.mysqlFormat()
-	if isQuery(p.t()) && p.t().kw != kwTable {
+	if p.query() && p.t().kw != kwTable {
 		st := Statement{Class: Read}
 		p.mysqlQuery(&st)
 		return st
@@ -167,7 +167,7 @@ func (p *scan) mysqlFormat() (analyze bool) {
 func (p *scan) mysqlExplain() Statement {
 	p.mysqlFormat()
 	switch {
-	case isQuery(p.t()):
+	case p.query():
 		st := Statement{Class: Read}
 		p.mysqlQuery(&st)
 		return st

@@ -44,6 +44,9 @@ func (p *scan) mysqlToken(st *Statement) {
 		}
 	case quotedName, str, number, param, endOfText, bad:
 	}
+	if p.vocab.everyName && t.isName() && p.known(t).place == placeNode {
+		demote(st, Statement{Token: p.text(t)})
+	}
 	if t.isName() && p.before(0).is('.') {
 		p.mysqlQualified(st)
 	}

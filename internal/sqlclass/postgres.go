@@ -6,7 +6,7 @@ import "strings"
 func (p *scan) postgres() Statement {
 	first := *p.t()
 	switch {
-	case isQuery(&first):
+	case p.query():
 		st := Statement{Class: Read}
 		p.postgresQuery(&st)
 		return st
@@ -24,15 +24,6 @@ func (p *scan) postgres() Statement {
 	}
 	p.skip()
 	return st
-}
-
-// isQuery reports whether a query begins at the token: SELECT, WITH, VALUES, TABLE or a parenthesis.
-func isQuery(t *token) bool {
-	switch t.kw {
-	case kwSelect, kwWith, kwValues, kwTable:
-		return t.kind == word
-	}
-	return t.is('(')
 }
 
 // postgresCommand classifies a statement that is no query by its first word, and looks at what follows where that matters.
@@ -169,7 +160,7 @@ func (p *scan) postgresExplain() Statement {
 	}
 	if p.t().is('(') {
 		p.advance()
-		if isQuery(p.t()) {
+		if p.query() {
 			st := Statement{Class: Read}
 			p.planned = !analyze
 			p.open(0)
@@ -192,7 +183,7 @@ func (p *scan) postgresExplain() Statement {
 	p.planned = !analyze
 	st := Statement{Class: Read}
 	switch {
-	case isQuery(p.t()):
+	case p.query():
 		p.postgresQuery(&st)
 		return st
 	case p.t().kind == word && (p.t().kw == kwInsert || p.t().kw == kwUpdate || p.t().kw == kwDelete || p.t().kw == kwMerge):
@@ -231,7 +222,7 @@ func (p *scan) postgresCopy() Statement {
 	if p.t().is('(') {
 		p.advance()
 		p.open(0)
-		if !isQuery(p.t()) {
+		if !p.query() {
 			demote(&st, Statement{Class: Write, MayWrite: true, Token: verb})
 		}
 		p.postgresQuery(&st, ')')

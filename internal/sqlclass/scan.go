@@ -65,6 +65,22 @@ func (p *scan) peek() token {
 	return t
 }
 
+// query reports whether a query begins at the current token: SELECT, WITH, VALUES or TABLE, after any number of parentheses.
+func (p *scan) query() bool {
+	t := *p.t()
+	if t.is('(') {
+		ahead := p.lexer
+		for t.is('(') {
+			ahead.next(&t)
+		}
+	}
+	switch t.kw {
+	case kwSelect, kwWith, kwValues, kwTable:
+		return t.kind == word
+	}
+	return false
+}
+
 // ended reports that the current token is not of the statement any more.
 func (p *scan) ended() bool {
 	t := p.t()
@@ -97,7 +113,11 @@ func (t *table) quoted(p *scan, name *token) *entry {
 	if first := p.s[name.start]; first != '"' && first != '`' {
 		return &t.entries[0]
 	}
-	return t.findQuoted(p.s, int(name.start)+1, int(name.end)-1, p.dialect != PostgreSQL)
+	e := t.findQuoted(p.s, int(name.start)+1, int(name.end)-1)
+	if p.dialect == PostgreSQL && p.s[name.start+1:name.end-1] != e.word {
+		return &t.entries[0] // another name: there the case of quoted ones counts
+	}
+	return e
 }
 
 // function returns what is known of the function that a name before a parenthesis can be.

@@ -60,6 +60,8 @@ type vocabulary struct {
 	functions table // looked up before a parenthesis
 	// operators are those that the catalogue calls volatile.
 	operators map[string]bool
+	// everyName: any name can stand for something that the catalogue tells of.
+	everyName bool
 }
 
 // table is an open hash table of words in lower case that compares up to sixteen bytes at once.
@@ -149,7 +151,7 @@ func (v *vocabulary) with(change func(get func(word string) *entry)) *vocabulary
 	}
 	change(getter(words))
 	w := newVocabulary(words)
-	w.operators = v.operators
+	w.operators, w.everyName = v.operators, v.everyName
 	return w
 }
 
@@ -220,12 +222,13 @@ func (t *table) find(s string, start, end int) *entry {
 	}
 }
 
-// findQuoted looks the text of a quoted name up. It may hold any byte, so all of it is compared.
-func (t *table) findQuoted(s string, start, end int, fold bool) *entry {
+// findQuoted looks the text of a quoted name up, without regard to the case of its letters. It may hold any byte, so all of
+// it is compared.
+func (t *table) findQuoted(s string, start, end int) *entry {
 	head, tail := ends(s, start, end)
 	for i := slot(head, tail, uint64(end-start)); ; i++ {
 		e := &t.entries[t.slots[i&t.mask]]
-		if e.index == 0 || e.word == s[start:end] || fold && len(e.word) == end-start && strings.EqualFold(e.word, s[start:end]) {
+		if e.index == 0 || len(e.word) == end-start && strings.EqualFold(e.word, s[start:end]) {
 			return e
 		}
 	}

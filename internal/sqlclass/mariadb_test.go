@@ -1,0 +1,7 @@
+package sqlclass_test
+
+type mariadb struct{}
+
+func (mariadb) close() error { return nil }
+
+var mariadbServer mariadb
