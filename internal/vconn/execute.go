@@ -1,0 +1,166 @@
+package vconn
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/sqlclass"
+)
+
+// execute finds a node for a statement, runs op on a connection to it, once more elsewhere when a replica could not
+// serve a read, and takes note of what the statement has done. rows says that op hands out rows.
+func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string, rows bool, op func(*physical) error) error {
+	if c.misused != nil {
+		return c.misused
+	}
+	h, err := c.place(ctx, st, core.RetryNone, 0)
+	if err != nil {
+		return err
+	}
+	err = c.run(ctx, h, c.changes(st, h), op)
+	if err == driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
+		c.skip = h
+		return err
+	}
+	if err != nil && c.tx == nil && !c.rawTx && !st.CommitsOnError && c.cluster.Engine.Retry(err) == core.RetryPlan {
+		// It has not run, on whichever node. Of several statements, or a procedure, a part may have.
+		c.decided.Retry = core.RetryPlan
+		_, renewed := h.p.interruptible(func(p *physical) error { return p.renew(ctx, query) })
+		if renewed == nil {
+			err = c.run(ctx, h, c.changes(st, h), op)
+		} else {
+			h.discard = true
+		}
+	}
+	if err != nil && c.mayRetry(ctx, st) {
+		if retry := c.retryFor(h, err); retry != core.RetryNone {
+			h, err = c.again(ctx, st, query, h, retry, err, op)
+		}
+	}
+	if h != nil {
+		c.cluster.Router.Report(ctx, &c.decided)
+	}
+	if h == nil {
+		return err
+	}
+	return plain(c.took(ctx, st, h, rows, err))
+}
+
+// mayRetry says whether a failed statement may run once more: a read that a replica was asked for, outside a
+// transaction, while its caller still waits. op returned an error, so no row has been delivered.
+func (c *Conn) mayRetry(ctx context.Context, st *sqlclass.Statement) bool {
+	return c.decided.Role == core.RoleReplica && c.tx == nil && st.Class != sqlclass.Write && ctx.Err() == nil
+}
+
+// retryFor says why a failed read may run once more. An error that is neither the server's nor leaves the connection
+// broken comes from the arguments: it would come again.
+func (c *Conn) retryFor(h *held, err error) core.Retry {
+	if h.interrupted || !h.attached() {
+		return core.RetryConnection
+	}
+	retry := c.cluster.Engine.Retry(err)
+	if retry == core.RetryPlan || c.decided.Retry == core.RetryPlan {
+		return core.RetryNone // that was the second time
+	}
+	if retry == core.RetryConnection && !errors.Is(err, driver.ErrBadConn) && !c.cluster.Engine.Broken(h.p.native) {
+		return core.RetryNone
+	}
+	return retry
+}
+
+// again runs a read for the second and last time. When no node is found for it, that has been reported, h is nil, and
+// err is the first failure, which says more.
+func (c *Conn) again(ctx context.Context, st *sqlclass.Statement, query string, h *held,
+	retry core.Retry, first error, op func(*physical) error,
+) (*held, error) {
+	node := c.decided.Node // h has none when its connection could not be replaced
+	exclude := uint64(1) << node
+	switch retry {
+	case core.RetryRefused:
+		c.cluster.Classifier.LearnWrite(query)
+		st.Class, st.MayWrite = sqlclass.Write, true // it is taken for one on the primary as well
+		exclude = ^uint64(0)
+	case core.RetrySchema:
+		exclude = ^uint64(0)
+	case core.RetryConnection:
+		h.discard = true
+		c.cluster.Router.Monitor.Kick(node)
+	case core.RetryConflict:
+		if c.decided.Level == core.LevelEventual && !c.otherReplica(exclude) {
+			// An eventual read has not asked for the primary; a report that replay cancels must not end up there.
+			return h, first
+		}
+	case core.RetryNone, core.RetryPlan:
+	}
+	c.release(&c.replica)
+	h, err := c.place(ctx, st, retry, exclude)
+	if err != nil {
+		return nil, first
+	}
+	return h, c.run(ctx, h, c.changes(st, h), op)
+}
+
+func (c *Conn) otherReplica(exclude uint64) bool {
+	s := c.cluster.Router.Monitor.Snapshot()
+	for i := range s.Nodes {
+		if s.Nodes[i].Role == core.RoleReplica && s.Nodes[i].Healthy && exclude&(1<<i) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// run calls op with a connection. One out of the idle pool that turns out to be dead, and on which nothing has run in
+// this checkout, is replaced, until one was opened for it: handed to database/sql, ErrBadConn would end with a fresh
+// virtual connection over yet another stale physical one. When it cannot be replaced, h has none, and nothing was sent.
+//
+// changes says that op may change something. Then a driver that claims to have sent nothing is not believed when the
+// connection was closed meanwhile: pgx 5.12 says so of a text without arguments, or a COMMIT, whose answer was cut off.
+func (c *Conn) run(ctx context.Context, h *held, changes bool, op func(*physical) error) error {
+	for {
+		err := driver.ErrBadConn
+		if h != &c.primary || h.ran || h.fresh || !c.cluster.Engine.HungUp(h.p.native) {
+			open := changes && !c.cluster.Engine.Broken(h.p.native)
+			if err = c.call(h, op); open && c.lost(h, err) {
+				h.ran, h.discard = true, true
+				return lostError(err)
+			}
+		}
+		if err == nil || !errors.Is(err, driver.ErrBadConn) {
+			if err != driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
+				h.ran = true
+			}
+			return err
+		}
+		if ctx.Err() != nil && !c.cluster.Engine.Broken(h.p.native) {
+			return notSent{ctx.Err()} // nothing is wrong with the connection
+		}
+		h.discard = true
+		if h.ran || h.fresh {
+			return err
+		}
+		pool := h.p.pool
+		c.release(h)
+		if again := c.attach(ctx, h, pool); again != nil {
+			return again
+		}
+	}
+}
+
+// call calls op. A read on a replica, outside a transaction, is ended when the replica falls silent.
+func (c *Conn) call(h *held, op func(*physical) error) error {
+	if h != &c.replica || c.tx != nil {
+		return op(h.p)
+	}
+	interrupted, err := h.p.interruptible(op)
+	h.interrupted = interrupted
+	if interrupted {
+		h.discard = true
+		if err == nil || errors.Is(err, driver.ErrBadConn) {
+			err = errSilent // an answer that came at the last moment has its rows on a closed socket
+		}
+	}
+	return err
+}

@@ -1,0 +1,112 @@
+package vconn
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+)
+
+// held is a physical connection that a checkout has.
+type held struct {
+	sc      *sql.Conn
+	p       *physical
+	node    int
+	ran     bool // something has run on it in this checkout
+	state   bool // it carries session state that outlives a transaction
+	fresh   bool // nobody has had it before
+	discard bool // not fit for another checkout
+	// interrupted: the statement was ended because the node fell silent
+	interrupted bool
+}
+
+func (h *held) attached() bool { return h.sc != nil }
+
+// getting is the context of a checkout from a node's pool. The pool resets the connection that it is about to hand out
+// with it, which tells whose it is without the cost of (*sql.Conn).Raw.
+type getting struct {
+	context.Context
+	p *physical
+}
+
+// take is called by (*sql.Conn).Raw with the pool's connection.
+func (c *Conn) take(dc any) error {
+	p, ok := dc.(*physical)
+	if !ok {
+		return fmt.Errorf("readroute: unexpected connection of type %T in a node's pool", dc)
+	}
+	c.getting.p = p
+	return nil
+}
+
+// attach takes a connection out of a node's pool.
+func (c *Conn) attach(ctx context.Context, h *held, pool *Pool) error {
+	c.getting = getting{Context: ctx}
+	sc, err := pool.db.Conn(&c.getting)
+	if err == nil && c.getting.p == nil {
+		if err = sc.Raw(c.grab); err != nil { // a new connection is not reset
+			_ = sc.Close()
+		}
+	}
+	p := c.getting.p
+	c.getting = getting{}
+	if err != nil {
+		return err
+	}
+	*h = held{sc: sc, p: p, node: pool.cfg.Index, fresh: !p.used}
+	p.used = true
+	c.cluster.Router.Begin(h.node)
+	return nil
+}
+
+// release gives a connection back to its pool, or closes it.
+func (c *Conn) release(h *held) {
+	if !h.attached() {
+		return
+	}
+	if !h.discard && h.p.litter.Load() {
+		h.discard, _ = h.p.interruptible((*physical).sweep)
+	}
+	if h.discard {
+		_ = h.sc.Raw(func(any) error { return driver.ErrBadConn })
+	} else {
+		_ = h.sc.Close() // the pool looks after a connection that fails
+	}
+	c.cluster.Router.End(h.node)
+	*h = held{}
+}
+
+// checkIn ends the checkout: whatever it has goes back.
+func (c *Conn) checkIn() {
+	c.ended()
+	c.sanitize(&c.primary)
+	c.sanitize(&c.replica)
+	c.release(&c.primary)
+	c.release(&c.replica)
+	if c.slot {
+		c.cluster.Router.Release()
+	}
+	c.out, c.slot, c.tx, c.rawTx, c.skip, c.misused = false, false, nil, false, nil, nil
+	c.writes.reset()
+}
+
+// sanitize keeps session state and open transactions from the next user of the connection.
+func (c *Conn) sanitize(h *held) {
+	if !h.attached() || h.discard {
+		return
+	}
+	why := ""
+	if h.state {
+		why = "session state"
+	}
+	if open, known := c.cluster.Engine.InTx(h.p.native); known && open || !known && c.rawTx && h == &c.primary {
+		why = "open transaction"
+	}
+	if why == "" {
+		return
+	}
+	h.discard = true
+	if c.cluster.OnDiscard != nil {
+		c.cluster.OnDiscard(h.node, why)
+	}
+}
