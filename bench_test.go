@@ -5,7 +5,11 @@ import (
 	"database/sql"
 	"fmt"
 	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -173,18 +177,18 @@ func postgresPools(b *testing.B) map[string]pool {
 	return map[string]pool{"bare": {DB: bare}, "routed": {DB: db.DB}}
 }
 
-func BenchmarkPostgresRead(b *testing.B) {
-	benchPostgres(b, func(p pool, id int) error {
-		var n int64
-		return p.QueryRowContext(p.ctx, benchRead, id).Scan(&n)
-	})
+func BenchmarkPostgresRead(b *testing.B) { benchPostgres(b, readOne) }
+
+func BenchmarkPostgresWrite(b *testing.B) { benchPostgres(b, writeOne) }
+
+func readOne(p pool, id int) error {
+	var n int64
+	return p.QueryRowContext(p.ctx, benchRead, id).Scan(&n)
 }
 
-func BenchmarkPostgresWrite(b *testing.B) {
-	benchPostgres(b, func(p pool, id int) error {
-		_, err := p.ExecContext(p.ctx, benchWrite, id)
-		return err
-	})
+func writeOne(p pool, id int) error {
+	_, err := p.ExecContext(p.ctx, benchWrite, id)
+	return err
 }
 
 // benchPostgres runs statements of 16 goroutines, each with a session and a row of its own.
@@ -207,4 +211,79 @@ func benchPostgres(b *testing.B, run func(p pool, id int) error) {
 			}
 		})
 	})
+}
+
+// The paired benchmarks run short turns of the bare and the routed pool one after the other, so that whatever else the
+// machine does falls on both: one report is the bound's own figure.
+
+// BenchmarkReadPaired reports what a routed read adds.
+func BenchmarkReadPaired(b *testing.B) { benchPaired(b, pool.read) }
+
+// BenchmarkWritePaired reports what a routed write adds.
+func BenchmarkWritePaired(b *testing.B) { benchPaired(b, pool.write) }
+
+// benchPaired takes the best tenth of each pool's turns: in the others something else had the processor.
+func benchPaired(b *testing.B, run func(pool) error) {
+	const turn = 50
+	pools := nullPools(b)
+	took := map[string][]time.Duration{}
+	for b.Loop() {
+		for _, name := range []string{"bare", "routed"} {
+			begin := time.Now()
+			for range turn {
+				if err := run(pools[name]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			took[name] = append(took[name], time.Since(begin))
+		}
+	}
+	cost := map[string]float64{}
+	for name, turns := range took {
+		slices.Sort(turns)
+		cost[name] = float64(turns[len(turns)/10]) / turn
+	}
+	b.ReportMetric(cost["bare"], "bare-ns/statement")
+	b.ReportMetric(cost["routed"]-cost["bare"], "added-ns/statement")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkPostgresReadPaired reports the routed pool's throughput as a part of the bare one's.
+func BenchmarkPostgresReadPaired(b *testing.B) { benchPostgresPaired(b, readOne) }
+
+// BenchmarkPostgresWritePaired does the same for autocommit writes whose position is captured.
+func BenchmarkPostgresWritePaired(b *testing.B) { benchPostgresPaired(b, writeOne) }
+
+func benchPostgresPaired(b *testing.B, run func(p pool, id int) error) {
+	const turn = 50 * time.Millisecond
+	pools := postgresPools(b)
+	done := map[string]float64{}
+	for i := 0; b.Loop(); i++ {
+		order := []string{"bare", "routed"}
+		if i%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, name := range order {
+			var statements atomic.Int64
+			var wg sync.WaitGroup
+			begin := time.Now()
+			for id := range benchGoroutines {
+				wg.Go(func() {
+					own := pools[name]
+					own.ctx = readroute.WithSession(context.Background())
+					for time.Since(begin) < turn {
+						if err := run(own, id+1); err != nil {
+							b.Error(err)
+							return
+						}
+						statements.Add(1)
+					}
+				})
+			}
+			wg.Wait()
+			done[name] += float64(statements.Load()) / time.Since(begin).Seconds()
+		}
+	}
+	b.ReportMetric(done["routed"]/done["bare"], "routed/bare")
+	b.ReportMetric(0, "ns/op")
 }
