@@ -1,0 +1,7 @@
+//go:build !linux
+
+package sqlclass_test
+
+import "syscall"
+
+func endWithParent() *syscall.SysProcAttr { return nil }
