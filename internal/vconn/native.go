@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"reflect"
 )
 
 // The functions here do to a native connection what database/sql would have done to it.
@@ -67,14 +68,16 @@ func check(checker driver.NamedValueChecker, columns driver.ColumnConverter, wan
 // expect.
 func convertColumn(columns driver.ColumnConverter, want int, arg *driver.NamedValue) error {
 	index := arg.Ordinal - 1
-	if want <= index {
+	if want >= 0 && want <= index {
 		return nil
 	}
 	if valuer, ok := arg.Value.(driver.Valuer); ok {
-		// A nil pointer whose Value method has a value receiver is NULL; the default converter knows how to tell.
-		v, err := driver.DefaultParameterConverter.ConvertValue(valuer)
+		v, err := valueOf(valuer)
 		if err != nil {
 			return err
+		}
+		if !driver.IsValue(v) {
+			return fmt.Errorf("non-subset type %T returned from Value", v)
 		}
 		arg.Value = v
 	}
@@ -87,6 +90,15 @@ func convertColumn(columns driver.ColumnConverter, want int, arg *driver.NamedVa
 	}
 	arg.Value = v
 	return nil
+}
+
+// valueOf calls Value. A nil pointer whose Value method has a value receiver, which would panic, is NULL.
+func valueOf(v driver.Valuer) (driver.Value, error) {
+	if r := reflect.ValueOf(v); r.Kind() == reflect.Pointer && r.IsNil() &&
+		r.Type().Elem().Implements(reflect.TypeFor[driver.Valuer]()) {
+		return nil, nil
+	}
+	return v.Value()
 }
 
 func describe(arg *driver.NamedValue) string {
