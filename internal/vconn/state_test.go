@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -43,41 +44,39 @@ func TestLockOfAFailedStatement(t *testing.T) {
 	_, err := db.ExecContext(ctx, "SELECT pg_advisory_lock(4711), 1 / (SELECT 0)")
 	require.ErrorContains(t, err, "division by zero")
 	require.NoError(t, db.PingContext(ctx), "it waits for the connection to be given back")
-	locks, err := c.Primary().QueryValue(ctx, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711")
-	require.NoError(t, err)
-	require.Equal(t, "0", locks)
+	require.Equal(t, readroute.EventStateDiscarded, db.lastEvent(t).Kind)
+	require.Eventually(t, func() bool {
+		locks, err := c.Primary().QueryValue(ctx, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711")
+		require.NoError(t, err)
+		return locks == "0"
+	}, 20*time.Second, 10*time.Millisecond)
 }
 
 // TestPrimaryInAReadOnlyTransaction is the primary's connection, not the one that the transaction has to a replica.
 func TestPrimaryInAReadOnlyTransaction(t *testing.T) {
 	c := sharedCluster(t)
 	db := open(t, c, configFor(c))
+	table := newTable(t, c, "id int")
 	ctx := sessionContext(t)
 	conn, err := db.Conn(ctx)
 	require.NoError(t, err)
-	tx, err := conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	tx, err := conn.BeginTx(readroute.WithLevel(testContext(t), readroute.LevelEventual), &sql.TxOptions{ReadOnly: true})
 	require.NoError(t, err)
 	require.Equal(t, readroute.RoleReplica, db.last(t).Role)
-	recovers := make([]driver.Value, 1)
+	pauseReplay(t, c)
 	require.NoError(t, conn.Raw(func(v any) error {
 		native, err := v.(readroute.Conn).Primary(ctx)
 		if err != nil {
 			return err
 		}
-		rows, err := native.(driver.QueryerContext).QueryContext(ctx, "SELECT pg_is_in_recovery()", nil)
-		if err != nil {
-			return err
-		}
-		if err := rows.Next(recovers); err != nil {
-			return err
-		}
-		return rows.Close()
+		_, err = native.(driver.ExecerContext).ExecContext(ctx, "INSERT INTO "+table+" VALUES (1)", nil)
+		return err
 	}))
-	require.Equal(t, false, recovers[0])
 	require.Equal(t, readroute.RolePrimary, db.last(t).Role)
 	require.NoError(t, tx.Commit())
 	require.NoError(t, conn.Close())
 	resolve(t, ctx)
+	require.Equal(t, 1, count(t, ctx, db, table))
 }
 
 // TestErrorOfAContextIsItsOwn: the very error of the context, as database/sql gives it, although the driver has said

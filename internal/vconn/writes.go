@@ -97,10 +97,10 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 	return err
 }
 
-// writers are the sessions that a write in ctx belongs to which is committed at once: those of the transaction as well
-// that text has ended under database/sql's.
+// writers are the sessions that a write in ctx belongs to which is committed at once, or may be: those of the
+// transaction as well that the primary connection has, or had until text or the native driver ended it.
 func (c *Conn) writers(ctx context.Context) []*core.Session {
-	if c.tx != nil {
+	if c.rawTx || c.tx != nil && c.tx.h == &c.primary {
 		return c.writes.inTx // with those of ctx
 	}
 	return c.sessions(ctx, nil)

@@ -71,6 +71,31 @@ func TestRawWriteInATransaction(t *testing.T) {
 	require.Equal(t, 1, count(t, ctx, db, table))
 }
 
+// TestRawCommit: the native driver commits what text has written, for another session.
+func TestRawCommit(t *testing.T) {
+	c := sharedCluster(t)
+	table := newTable(t, c, "id int")
+	db := open(t, c, configFor(c))
+	ctx := sessionContext(t)
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	for _, text := range []string{"BEGIN", "INSERT INTO " + table + " VALUES (1)"} {
+		_, err = conn.ExecContext(ctx, text)
+		require.NoError(t, err)
+	}
+	pauseReplay(t, c)
+	other := sessionContext(t)
+	require.NoError(t, conn.Raw(func(v any) error {
+		native, err := v.(readroute.Conn).Primary(other)
+		require.NoError(t, err)
+		_, err = native.(*stdlib.Conn).Conn().Exec(ctx, "COMMIT")
+		return err
+	}))
+	require.NoError(t, conn.Close())
+	require.Equal(t, 1, count(t, ctx, db, table))
+	require.Equal(t, 1, count(t, other, db, table))
+}
+
 // TestStatementsAfterCommitByText: database/sql does not know that the transaction is over, and each write from then on
 // is committed at once.
 func TestStatementsAfterCommitByText(t *testing.T) {
