@@ -50,14 +50,9 @@ func TestClassCases(t *testing.T) {
 	}
 }
 
+// target is the word of the cases for where a statement belongs.
 func target(st sqlclass.Statement) string {
-	switch {
-	case st.Hint == sqlclass.HintPrimary:
-		return "primary"
-	case st.Class == sqlclass.Read:
-		return "replica-ok"
-	case st.Class == sqlclass.SessionState || st.Class == sqlclass.TxControl || st.LeavesState:
-		return "pin-session"
-	}
-	return "primary"
+	return map[sqlclass.Target]string{
+		sqlclass.TargetReplica: "replica-ok", sqlclass.TargetPrimary: "primary", sqlclass.TargetPin: "pin-session",
+	}[st.Target()]
 }

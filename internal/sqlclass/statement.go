@@ -108,3 +108,39 @@ type Statement struct {
 	// Multi: more than one statement in the text.
 	Multi bool
 }
+
+// Target is where a statement belongs when nothing but its text is known.
+type Target uint8
+
+const (
+	// TargetPrimary: the primary.
+	TargetPrimary Target = iota
+	// TargetReplica: any node that is current enough.
+	TargetReplica
+	// TargetPin: the primary, and what follows in the checkout stays on that connection.
+	TargetPin
+)
+
+// String returns primary, replica or pin.
+func (t Target) String() string {
+	switch t {
+	case TargetReplica:
+		return "replica"
+	case TargetPin:
+		return "pin"
+	}
+	return "primary"
+}
+
+// Target returns where the statement belongs, by its class and its hint.
+func (s Statement) Target() Target {
+	switch {
+	case s.Class == SessionState || s.Class == TxControl || s.LeavesState:
+		return TargetPin
+	case s.Hint == HintPrimary:
+		return TargetPrimary
+	case s.Class == Read || s.Class == Unknown && s.Hint == HintReplica:
+		return TargetReplica
+	}
+	return TargetPrimary
+}

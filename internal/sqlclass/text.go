@@ -83,7 +83,7 @@ func classify(d Dialect, v *vocabulary, server Server, query string) Statement {
 		for _, r := range others[:n] {
 			other, q := classifyReading(d, v, r, query)
 			if q.lexed && !q.empty && other.Class != Read && (d == PostgreSQL || !other.Multi) {
-				return Statement{Hint: st.Hint, MayWrite: true, CommitsOnError: true, Token: tokenAmbiguous}
+				return Statement{Hint: primaryOnly(st.Hint), MayWrite: true, CommitsOnError: true, Token: tokenAmbiguous}
 			}
 		}
 	}
@@ -104,6 +104,14 @@ func classify(d Dialect, v *vocabulary, server Server, query string) Statement {
 	return st
 }
 
+// primaryOnly drops a hint for a replica: what was read as a comment may be none, and nothing is sent anywhere for its hint alone.
+func primaryOnly(h Hint) Hint {
+	if h == HintReplica {
+		return HintNone
+	}
+	return h
+}
+
 // facts are what the lexer has found beside the tokens.
 type facts struct {
 	lexed, empty, ambiguous bool
@@ -119,7 +127,7 @@ func classifyReading(d Dialect, v *vocabulary, r reading, query string) (Stateme
 	for {
 		st, ok := p.statement()
 		if p.t().kind == bad {
-			return Statement{Hint: p.hint, MayWrite: true, CommitsOnError: true, Token: tokenUnreadable}, facts{ambiguous: p.ambiguous, versioned: p.versioned}
+			return Statement{Hint: primaryOnly(p.hint), MayWrite: true, CommitsOnError: true, Token: tokenUnreadable}, facts{ambiguous: p.ambiguous, versioned: p.versioned}
 		}
 		if ok {
 			if st.Class == TxControl {
@@ -139,7 +147,7 @@ func classifyReading(d Dialect, v *vocabulary, r reading, query string) (Stateme
 	}
 	f := facts{lexed: true, ambiguous: p.ambiguous, versioned: p.versioned, empty: count == 0}
 	if count == 0 {
-		return Statement{Hint: p.hint, Token: tokenNothing}, f
+		return Statement{Hint: primaryOnly(p.hint), Token: tokenNothing}, f
 	}
 	if count > 1 {
 		all.Multi = true
