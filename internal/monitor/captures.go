@@ -78,6 +78,7 @@ func (c *Captures) Close() {
 func (c *Captures) Join() *core.Capture {
 	c.mu.Lock()
 	next := c.next
+	first := next == nil
 	if next == nil {
 		next = core.NewCapture(func() { c.hurry(next) })
 		if c.closed {
@@ -87,7 +88,9 @@ func (c *Captures) Join() *core.Capture {
 		}
 	}
 	c.mu.Unlock()
-	c.signal()
+	if first {
+		c.signal() // run knows of it from then on
+	}
 	return next
 }
 
