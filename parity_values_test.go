@@ -206,7 +206,7 @@ func TestParityScan(t *testing.T) {
 			for _, dest := range []any{
 				new(any), new(string), new(*string), new([]byte), new(int), new(*int), new(uint8), new(float64), new(bool), new(time.Time),
 				new(sql.NullString), new(sql.NullInt64), new(sql.Null[bool]), new([]int64), new([]string), new(map[string]any), new(json.RawMessage),
-				new(pgtype.Numeric), new(pgtype.Range[pgtype.Int4]), new(pgtype.Interval), new(parityScanner), new(parityString),
+				new(pgtype.Numeric), new(pgtype.Interval), new(parityScanner), new(parityString),
 				m.SQLScanner(new([]int64)), m.SQLScanner(new([]string)), m.SQLScanner(new(pgtype.Range[pgtype.Int4])),
 			} {
 				err := p.db.QueryRowContext(p.ctx, query).Scan(dest)
@@ -214,6 +214,9 @@ func TestParityScan(t *testing.T) {
 				p.note("%s into %T: %s %s %v", query, dest, errorText(err), got, jsonErr)
 			}
 		}
+		// Of a type that is not its own pgx scans a NULL into a range on one connection and not on the next.
+		var r pgtype.Range[pgtype.Int4]
+		p.note("%s %v", errorText(p.db.QueryRowContext(p.ctx, "SELECT int4range(1, 5)").Scan(&r)), r)
 	}}, parityScript{name: "RawBytes", replica: true, run: func(p *parity) {
 		rows, err := p.db.QueryContext(p.ctx, "SELECT i, repeat(chr(65 + i % 26), i), NULL::text FROM generate_series(0, 200) i")
 		p.must(err)
