@@ -2,6 +2,8 @@
 MODULES := $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path '*/testdata/*' | sort))
 each = @set -e; for module in $(MODULES); do echo "== $$module: $(1)"; (cd $$module && $(1)); done
 optional = $(if $(wildcard scripts/$(1).sh),scripts/$(1).sh)
+# Each module is built with what its own go.mod says; go.work is there for commands that are run by hand from the root.
+export GOWORK = off
 
 .PHONY: help deps test compat-pgx bench lint quickstart
 

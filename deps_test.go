@@ -209,6 +209,11 @@ func TestClosureFollowsOwnPackages(t *testing.T) {
 		closure(all, "internal/a"))
 }
 
+// internalOf says which internal package a nested module may use all the same, and why.
+var internalOf = map[string]string{
+	"cmd/readroute": modulePath + "/internal/sqlclass", // it shows what the classifier says
+}
+
 // Nested modules use the public surface, as everybody else has to. Go itself would let them import internal packages.
 func TestNestedModulesUseThePublicSurface(t *testing.T) {
 	t.Parallel()
@@ -219,7 +224,9 @@ func TestNestedModulesUseThePublicSurface(t *testing.T) {
 			continue
 		}
 		for _, p := range imported {
-			require.Falsef(t, within(p, modulePath+"/internal"), "%s imports %s", dir, p)
+			if p != internalOf[dir] {
+				require.Falsef(t, within(p, modulePath+"/internal"), "%s imports %s", dir, p)
+			}
 		}
 	}
 }

@@ -144,3 +144,14 @@ func (s Statement) Target() Target {
 	}
 	return TargetPrimary
 }
+
+// Reason says in a few words what decided the target: the hint, or the token. It may hold a part of the text, of any length.
+func (s Statement) Reason() string {
+	switch {
+	case s.Class == Read && s.Hint == HintPrimary, s.Class == Unknown && s.Hint != HintNone:
+		return "the hint " + s.Hint.String()
+	case s.Class == Read:
+		return "nothing but reads"
+	}
+	return s.Token
+}
