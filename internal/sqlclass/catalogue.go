@@ -1,6 +1,7 @@
 package sqlclass
 
 import (
+	"hash/maphash"
 	"slices"
 	"strings"
 )
@@ -89,8 +90,15 @@ UNION ALL
 SELECT 'primary', table_schema, table_name, '' FROM information_schema.tables WHERE table_type = 'SEQUENCE'`
 
 // SetCatalogue replaces what the classifier knows of the user's own objects. Names count in every schema: a text does not say
-// where the server will find one.
+// where the server will find one. Rows that are the same as before, in any order, change nothing and leave the cache alone.
 func (c *Classifier) SetCatalogue(rows []CatalogueRow) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sum := fingerprint(rows)
+	if c.catalogue == sum {
+		return
+	}
+	c.catalogue = sum
 	v := c.base.with(func(get func(string) *entry) {
 		harmful := map[string]bool{}
 		for _, r := range rows {
@@ -125,6 +133,15 @@ func (c *Classifier) SetCatalogue(rows []CatalogueRow) {
 	if c.answers != nil {
 		c.answers.forget()
 	}
+}
+
+// fingerprint tells lists of rows apart, whatever their order. It is never 0.
+func fingerprint(rows []CatalogueRow) uint64 {
+	sum := uint64(len(rows))
+	for _, r := range rows {
+		sum += maphash.Comparable(seed, r)
+	}
+	return max(sum, 1)
 }
 
 // addHarmful adds the views and expressions that are no reads by what v knows so far. It reports whether there were any.

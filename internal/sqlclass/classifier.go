@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 )
 
@@ -34,8 +35,9 @@ type Stats struct {
 	Entries, Bytes int64
 	// Hits and Misses count the texts that were, and were not, in the cache.
 	Hits, Misses int64
-	// Learned counts the texts that a replica has refused, LearnedHits how often one of them came again.
-	Learned, LearnedHits int64
+	// Learned counts the texts that a replica has refused, LearnedHits how often one of them came again. LearnedEntries and
+	// LearnedBytes are what is remembered of them now.
+	Learned, LearnedHits, LearnedEntries, LearnedBytes int64
 }
 
 // Classifier classifies statements of one dialect and remembers the answers. It is safe for concurrent use; what it
@@ -48,6 +50,9 @@ type Classifier struct {
 	answers *cache
 	learned *cache
 	learnt  atomic.Int64
+
+	mu        sync.Mutex // guards catalogue
+	catalogue uint64     // a hash over the rows that vocab was made of; 0 before there were any
 }
 
 // New returns a Classifier. It refuses a dialect that it does not know and a name in ReadFunctions that no text could match.
@@ -136,7 +141,10 @@ func (c *Classifier) LearnWrite(query string) {
 
 // Stats returns the counters.
 func (c *Classifier) Stats() Stats {
-	st := Stats{Learned: c.learnt.Load(), LearnedHits: c.learned.hits.sum()}
+	st := Stats{
+		Learned: c.learnt.Load(), LearnedHits: c.learned.hits.sum(),
+		LearnedEntries: c.learned.entries.Load(), LearnedBytes: c.learned.bytes.Load(),
+	}
 	if c.answers != nil {
 		st.Entries, st.Bytes = c.answers.entries.Load(), c.answers.bytes.Load()
 		st.Hits, st.Misses = c.answers.hits.sum(), c.answers.misses.sum()

@@ -1,5 +1,34 @@
 package sqlclass
 
+// Boundaries returns the places between the tokens of a text where a blank may stand: it means nothing there.
+func Boundaries(d Dialect, text string) []int {
+	r, _, _ := Server{}.readings(d)
+	l := lexer{s: text, dialect: d, reading: r, vocab: words(d)}
+	var list []int
+	var last token
+	for {
+		var t token
+		l.next(&t)
+		joins := last.kind == str && t.kind == str                                                                   // a line end between two literals makes them one
+		dotted := last.is('.') || int(t.start) < len(text) && text[t.start] == '.'                                   // .5 is a number after a blank
+		glued := last.kind == punct && t.kind == punct && last.end == t.start || last.kind == sysVar || last.is(':') // <=, :=, @@name
+		comments := last.is('-') && last.start > 0 && text[last.start-1] == '-'                                      // two dashes and a blank
+		if t.kind != bad && !joins && !dotted && !glued && !comments {
+			list = append(list, int(last.end))
+		}
+		if t.kind == bad || t.kind == endOfText {
+			return list
+		}
+		last = t
+	}
+}
+
+// Versioned reports that a text has executable comments, in which the two servers do not agree on what a comment is.
+func Versioned(d Dialect, text string) bool {
+	_, f := classifyReading(d, words(d), doubleIsName, text)
+	return f.versioned > 0
+}
+
 // Split returns the statements of a text, as the lexer of the dialect sees them. What does not lex ends the list.
 func Split(d Dialect, text string) []string {
 	r, _, _ := Server{}.readings(d)

@@ -289,13 +289,16 @@ func postgresPlace(s string) place {
 	return placeNode
 }
 
+// maxOperator is the longest name of an operator; the server cuts what is longer.
+const maxOperator = 63
+
 // postgresOperator looks at the operator that begins at the current token: one that the catalogue calls volatile is no read.
 func (p *scan) postgresOperator(st *Statement) {
 	if !operatorChar(p.t().char) || p.before(0).kind == punct && p.before(0).end == p.t().start && operatorChar(p.before(0).char) {
 		return
 	}
 	end := p.t().end
-	for int(end) < len(p.s) && operatorChar(p.s[end]) {
+	for int(end) < len(p.s) && operatorChar(p.s[end]) && end-p.t().start < maxOperator {
 		end++
 	}
 	for ; end > p.t().start; end-- {

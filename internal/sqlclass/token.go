@@ -20,7 +20,7 @@ const (
 // token is one token of the text. It is kept small and without pointers: walking over tokens is most of the work.
 type token struct {
 	start, end uint32
-	known      uint16 // of a word: the index of its entry in the vocabulary, 0 if it has none
+	known      uint32 // of a word: the index of its entry in the vocabulary, 0 if it has none
 	kind       kind
 	char       byte // of punct; colonColon, assign and arrow stand for their two characters
 	kw         keyword

@@ -51,7 +51,7 @@ type entry struct {
 
 	head, tail uint64
 	length     uint64
-	index      uint16
+	index      uint32
 }
 
 // vocabulary is what is known of the words of one dialect. It is immutable once it is in use.
@@ -67,7 +67,7 @@ type vocabulary struct {
 // table is an open hash table of words in lower case that compares up to sixteen bytes at once.
 type table struct {
 	entries []entry  // the first stands for every word that is not there
-	slots   []uint16 // the index in entries
+	slots   []uint32 // the index in entries
 	mask    uint64
 }
 
@@ -118,10 +118,9 @@ func newVocabulary(words map[string]*entry) *vocabulary {
 func newTable(words map[string]*entry, choose func(*entry) bool) table {
 	t := table{entries: make([]entry, 1)}
 	for word, e := range words {
-		// What does not fit stays unknown.
-		if e.word = word; choose(e) && len(t.entries) < 1<<16 {
+		if e.word = word; choose(e) {
 			e.head, e.tail = ends(word, 0, len(word))
-			e.length, e.index = uint64(len(word)), uint16(len(t.entries))
+			e.length, e.index = uint64(len(word)), uint32(len(t.entries))
 			t.entries = append(t.entries, *e)
 		}
 	}
@@ -129,14 +128,14 @@ func newTable(words map[string]*entry, choose func(*entry) bool) table {
 	for size < 4*len(t.entries) {
 		size *= 2
 	}
-	t.slots, t.mask = make([]uint16, size), uint64(size-1)
+	t.slots, t.mask = make([]uint32, size), uint64(size-1)
 	for n := 1; n < len(t.entries); n++ {
 		e := &t.entries[n]
 		i := slot(e.head, e.tail, e.length)
 		for t.slots[i&t.mask] != 0 {
 			i++
 		}
-		t.slots[i&t.mask] = uint16(n)
+		t.slots[i&t.mask] = uint32(n)
 	}
 	return t
 }
