@@ -43,6 +43,34 @@ func TestIdleConnectionsThatDiedAreReplaced(t *testing.T) {
 	}
 }
 
+// TestIdleConnectionsThatTheServerEndedAreReplaced: its last words lie unread on them.
+func TestIdleConnectionsThatTheServerEndedAreReplaced(t *testing.T) {
+	c := sharedCluster(t)
+	config := configFor(c)
+	config.Primary.Connector = readroute.Postgres(c.Primary().AppDSN() + "&application_name=to_be_ended")
+	db := open(t, config)
+	table := newWritable(t, c)
+	const idle = 8
+	conns := make([]*sql.Conn, idle)
+	for i := range conns {
+		var err error
+		conns[i], err = db.Conn(sessionContext(t))
+		require.NoError(t, err)
+		_, err = conns[i].ExecContext(sessionContext(t), "INSERT INTO "+table+" VALUES ($1)", i)
+		require.NoError(t, err)
+	}
+	for _, conn := range conns {
+		require.NoError(t, conn.Close())
+	}
+	const ofOurs = "FROM pg_stat_activity WHERE application_name = 'to_be_ended' AND query LIKE 'INSERT%'"
+	require.NotEqual(t, "0", onPrimary(t, c, "SELECT count(pg_terminate_backend(pid)) "+ofOurs))
+	eventually(t, "they are gone", func() bool { return onPrimary(t, c, "SELECT count(*) "+ofOurs) == "0" })
+	for i := range idle {
+		_, err := db.ExecContext(sessionContext(t), "INSERT INTO "+table+" VALUES ($1)", idle+i)
+		require.NoError(t, err)
+	}
+}
+
 // TestIdleConnectionThatCannotBeReplaced: the write was not sent, and says why.
 func TestIdleConnectionThatCannotBeReplaced(t *testing.T) {
 	c := sharedCluster(t)

@@ -284,18 +284,26 @@ func TestK4_27_RecoveryConflict(t *testing.T) {
 	config := configFor(c)
 	seen := record(&config)
 	db := open(t, config)
+	// The read does not end by itself before the conflict, and is quick after it.
+	turns := newTable(t, c, "n int")
+	forever := func() {
+		require.NoError(t, c.Primary().Exec(testContext(t), "DELETE FROM "+turns, "INSERT INTO "+turns+" VALUES (100000000)"))
+		require.NoError(t, c.WaitCaughtUp(testContext(t)))
+	}
 	conflict := func() {
+		require.NoError(t, c.Primary().Exec(testContext(t), "UPDATE "+turns+" SET n = 1"))
+		require.NoError(t, c.WaitCaughtUp(testContext(t)))
 		require.NoError(t, c.Primary().Exec(testContext(t), "UPDATE "+table+" SET id = id + 1", "VACUUM "+table))
 	}
-	const slow = "SELECT count(*) FROM %s a, generate_series(1, 15000) g WHERE a.id > 0"
-	query := strings.Replace(slow, "%s", table, 1)
+	query := "SELECT count(*) FROM " + table + " a, " + turns + " t, generate_series(1, t.n) g WHERE a.id > 0"
+	forever()
 
 	ctx := sessionContext(t)
 	result := make(chan error, 1)
 	go func() { result <- db.QueryRowContext(ctx, query).Scan(new(int)) }()
 	running := func() bool {
 		for _, n := range standbys(c) {
-			v, err := n.QueryValue(testContext(t), "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%generate_series(1, 15000)%'"+
+			v, err := n.QueryValue(testContext(t), "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%generate_series(1, t.n)%'"+
 				" AND pid <> pg_backend_pid()")
 			require.NoError(t, err)
 			if v == "1" {
@@ -309,6 +317,7 @@ func TestK4_27_RecoveryConflict(t *testing.T) {
 	require.NoError(t, <-result)
 	require.Equal(t, readroute.RetryConflict, seen.one(t).Retry)
 
+	forever()
 	tx, err := db.BeginTx(ctx, readOnly)
 	require.NoError(t, err)
 	go func() { result <- tx.QueryRowContext(ctx, query).Scan(new(int)) }()
@@ -317,7 +326,8 @@ func TestK4_27_RecoveryConflict(t *testing.T) {
 	var pg *pgconn.PgError
 	require.ErrorAs(t, <-result, &pg, "in a transaction the error is the caller's")
 	require.Equal(t, "40001", pg.Code)
-	require.NoError(t, tx.Rollback())
+	_ = tx.Rollback() // replay may have ended the connection as well
+	require.NoError(t, db.QueryRowContext(ctx, "SELECT 1").Scan(new(int)))
 	for _, n := range db.Nodes() {
 		require.True(t, n.Healthy, n.Name)
 	}

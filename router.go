@@ -147,7 +147,7 @@ func dialer(engine vconn.Engine, connector driver.Connector) monitor.Dialer {
 		if err != nil {
 			return nil, err
 		}
-		return engine.Link(conn), nil
+		return engine.Wire(conn).Link(), nil
 	}
 }
 

@@ -106,7 +106,7 @@ type NodeStatus struct {
 	// LagBytes is how much log it has still to replay.
 	LagBytes uint64
 	// InFlight is how many checkouts have a connection to the node.
-	InFlight int64
+	InFlight int
 	// Err is why the node is not healthy.
 	Err error
 }
@@ -129,7 +129,7 @@ func (db *DB) Nodes() []NodeStatus {
 			Lag:            n.Lag,
 			LagKnown:       n.LagKnown,
 			LagBytes:       n.LagBytes,
-			InFlight:       db.router.InFlight(i),
+			InFlight:       db.cluster.Readers[i].Stats().InUse + db.cluster.Writers[i].Stats().InUse,
 			Err:            n.Err,
 		}
 	}

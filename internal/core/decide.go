@@ -78,19 +78,17 @@ const (
 	GoReplica                 // run it on one of Nodes, all of which are right
 	WaitReplica               // wait until one of Nodes has come far enough, then decide again
 	WaitCapture               // wait for Need.Pending, then decide again
-	AskPrimary                // have the primary judge Judge, then decide again
+	AskPrimary                // have the primary judge Need.Positions, then decide again
 	Refuse                    // no node may serve it: an error
 )
 
-// Decision is where a statement goes and why.
+// Decision is where a statement goes and why. It has four fields so that it travels in registers.
 type Decision struct {
 	Action Action
 	Nodes  uint64 // bit i is node i
 	Reason Reason
 	// FellBack is true for a read that is on the primary only because no replica can serve it.
 	FellBack bool
-	// Judge is the first position that only the primary can judge.
-	Judge Position
 }
 
 // Decide says where a statement goes. It is a pure function.
@@ -238,8 +236,8 @@ func decidePosition(in *Input, s *Snapshot, eligible uint64) Decision {
 	if covered != 0 {
 		return Decision{Action: GoReplica, Nodes: nearest(s, covered), Reason: reason}
 	}
-	if p, ask := doubtful(in, s); ask {
-		return Decision{Action: AskPrimary, Reason: ReasonIncomparable, Judge: p, FellBack: true}
+	if doubtful(in, s) {
+		return Decision{Action: AskPrimary, Reason: ReasonIncomparable, FellBack: true}
 	}
 	if behind == 0 {
 		return fallBack(in, s, ReasonIncomparable)
@@ -249,47 +247,52 @@ func decidePosition(in *Input, s *Snapshot, eligible uint64) Decision {
 
 // covers holds a replica to all that the session needs.
 func covers(in *Input, s *Snapshot, n *NodeView) Coverage {
-	replay, _ := n.Proof()
-	return s.Covers(replay, in.Need.Positions, in.Need.CapturedAt)
+	if n.Sample.Position.Timeline == 0 {
+		replay, _ := n.Proof()
+		return s.covers(&replay, in.Need.Positions, in.Need.CapturedAt)
+	}
+	return s.covers(&n.Sample.Position, in.Need.Positions, in.Need.CapturedAt)
 }
 
 // Covers compares everything that is required, captured at capturedAt, with a replay position.
 func (s *Snapshot) Covers(replay Position, required []Position, capturedAt time.Time) Coverage {
+	return s.covers(&replay, required, capturedAt)
+}
+
+func (s *Snapshot) covers(replay *Position, required []Position, capturedAt time.Time) Coverage {
 	result := Covered
-	for _, p := range required {
-		switch p.CoveredBy(replay) {
-		case Incomparable:
+	for i := range required {
+		p := &required[i]
+		if !p.sameHistory(replay) {
 			return Incomparable
-		case NotCovered:
-			if s.Effective(p, capturedAt).CoveredBy(replay) != Covered {
-				result = NotCovered
-			}
-		case Covered:
+		}
+		if replay.LSN < p.LSN && s.Effective(*p, capturedAt).LSN > replay.LSN {
+			result = NotCovered
 		}
 	}
 	return result
 }
 
-// doubtful returns the first position that the primary, asked now, may say is lost: of another system, of a timeline
+// doubtful reports a position that the primary, asked now, may say is lost: of another system, of a timeline
 // that has ended, or ahead of all that is known of the primary. A position of a newer timeline than any known node's is
 // not doubtful: this process is late.
-func doubtful(in *Input, s *Snapshot) (Position, bool) {
+func doubtful(in *Input, s *Snapshot) bool {
 	if in.NoCapture || !s.PrimaryUp || s.Primary < 0 || s.Primary >= len(s.Nodes) {
-		return Position{}, false
+		return false
 	}
-	known := s.Nodes[s.Primary].Sample
+	known := &s.Nodes[s.Primary].Sample
 	if known.Role != RolePrimary || known.Position.IsZero() {
-		return Position{}, false
+		return false
 	}
 	for _, p := range in.Need.Positions {
 		switch {
 		case p.System != known.Position.System || p.Kind != known.Position.Kind,
 			p.Timeline < known.Position.Timeline,
 			p.Timeline == known.Position.Timeline && p.LSN > known.Reported:
-			return p, true
+			return true
 		}
 	}
-	return Position{}, false
+	return false
 }
 
 func decideWait(in *Input, s *Snapshot, behind uint64) Decision {

@@ -84,8 +84,8 @@ func (f *fixture) line(line string) string {
 	case words[0] == "=":
 		require.NotNil(f, f.input, f.where)
 		d := core.Decide(f.input, &f.snapshot)
-		f.reasons[d.Reason], f.actions[d.Action], f.input = true, true, nil
 		got := f.render(d)
+		f.reasons[d.Reason], f.actions[d.Action], f.input = true, true, nil
 		if *update {
 			return got
 		}
@@ -226,9 +226,6 @@ func (f *fixture) render(d core.Decision) string {
 	text += " " + d.Reason.String()
 	if d.FellBack {
 		text += " fellback"
-	}
-	if !d.Judge.IsZero() {
-		text += " judge=" + strings.ReplaceAll(strings.Replace(d.Judge.String(), "/", ":", 2), "7:1:", "")
 	}
 	return text
 }

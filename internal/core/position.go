@@ -28,7 +28,9 @@ type Position struct {
 func (p Position) IsZero() bool { return p.Kind == KindNone }
 
 // SameHistory reports whether p and q can be compared by LSN alone.
-func (p Position) SameHistory(q Position) bool {
+func (p Position) SameHistory(q Position) bool { return p.sameHistory(&q) }
+
+func (p *Position) sameHistory(q *Position) bool {
 	return p.Kind == q.Kind && p.Kind != KindNone && p.System == q.System && p.Timeline == q.Timeline && p.Timeline != 0
 }
 

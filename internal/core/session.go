@@ -56,11 +56,18 @@ const (
 
 // View returns what the session needs in a cluster, and takes in the captures that have finished. The verdict tells
 // what they said, once.
-func (s *Session) View(cluster string, clock func() time.Time) (Need, Verdict) {
+func (s *Session) View(cluster string, clock func() time.Time) (n Need, v Verdict) {
+	v = s.ViewTo(cluster, clock, &n)
+	return n, v
+}
+
+// ViewTo is View for a Need that is there already.
+func (s *Session) ViewTo(cluster string, clock func() time.Time, n *Need) Verdict {
 	state := s.state.Load()
 	c := find(state, cluster)
 	if c == nil {
-		return Need{}, VerdictNone
+		*n = Need{}
+		return VerdictNone
 	}
 	verdict := VerdictNone
 	for c.finished() {
@@ -71,17 +78,16 @@ func (s *Session) View(cluster string, clock func() time.Time) (Need, Verdict) {
 		state = s.state.Load()
 		c = find(state, cluster)
 	}
-	n := Need{
-		Positions:  c.entry.Positions,
-		CapturedAt: c.captured,
-		Until:      c.entry.Until,
-		LastWrite:  c.entry.At,
-		Open:       c.open > 0,
-	}
+	n.Positions = c.entry.Positions
+	n.CapturedAt = c.captured
+	n.Until = c.entry.Until
+	n.LastWrite = c.entry.At
+	n.Open = c.open > 0
+	n.Pending = nil
 	if len(c.pending) > 0 {
 		n.Pending = c.pending[0].capture
 	}
-	return n, verdict
+	return verdict
 }
 
 func find(state *[]clusterState, cluster string) *clusterState {

@@ -14,6 +14,21 @@ type Link interface {
 	Close() error
 }
 
+// Wire is what can be asked of one connection of a driver without asking the server.
+type Wire interface {
+	// Link returns a way to ask on the connection, without leaving a trace in its session.
+	Link() Link
+	// InTx reports whether it has an open transaction. known is false when that cannot be told.
+	InTx() (open, known bool)
+	// Broken reports that it is known to be of no use any more.
+	Broken() bool
+	// HungUp reports that the server has ended it while it was idle, as far as that can be told without sending.
+	HungUp() bool
+	// Interrupt makes whatever waits for an answer on it fail, which breaks it. It is called while another goroutine
+	// uses the connection.
+	Interrupt()
+}
+
 // Dialer opens a Link. It must honour ctx.
 type Dialer func(ctx context.Context) (Link, error)
 

@@ -8,11 +8,16 @@ import (
 	"syscall"
 )
 
-// hungUp reports that the server has closed a connection on which there is nothing left to read. It neither reads nor
-// sends anything, and waits for nobody: after a slow write pgx leaves a goroutine in Read on an idle connection, and
-// RawConn.Read would wait for that one, for ever.
+// errorResponse is the first byte of the one kind of error that a server sends to an idle connection: FATAL, after which
+// it closes (PostgreSQL documentation, Frontend/Backend Protocol, "Asynchronous Operations" and "Termination").
+const errorResponse = 'E'
+
+// hungUp reports that the server has closed a connection on which there is nothing left to read, or only its last words.
+// It neither reads nor sends anything, and waits for nobody: after a slow write pgx leaves a goroutine in Read on an idle
+// connection, and RawConn.Read would wait for that one, for ever. Under TLS the last words cannot be told from others.
 func hungUp(conn net.Conn) bool {
-	sc, ok := socket(conn).(syscall.Conn)
+	under := socket(conn)
+	sc, ok := under.(syscall.Conn)
 	if !ok {
 		return false
 	}
@@ -24,7 +29,8 @@ func hungUp(conn net.Conn) bool {
 	err = raw.Control(func(fd uintptr) {
 		var one [1]byte // the runtime has made the socket non-blocking
 		n, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK)
-		gone = err == nil && n == 0 || err != nil && !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EINTR)
+		gone = err == nil && (n == 0 || under == conn && one[0] == errorResponse) ||
+			err != nil && !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EINTR)
 	})
 	return err == nil && gone
 }

@@ -19,50 +19,57 @@ type pgxConn interface {
 	Conn() *pgx.Conn
 }
 
-// Link returns a way to ask on a native connection. With pgx it uses the simple protocol, which leaves no prepared
-// statement behind; with another driver, a query without arguments.
-func (Engine) Link(conn driver.Conn) monitor.Link {
+// Wire returns what can be asked of a native connection itself. pgx tells all of it; another driver, next to nothing.
+func (Engine) Wire(conn driver.Conn) monitor.Wire {
 	if c, ok := conn.(pgxConn); ok {
-		return stdlibLink{PgxLink{c.Conn()}, conn}
+		return pgxWire{c.Conn(), conn}
 	}
-	return driverLink{conn}
+	return driverWire{conn}
 }
 
-// InTx reports whether the native connection has an open transaction, failed or not.
-func (Engine) InTx(conn driver.Conn) (open, known bool) {
-	c, ok := conn.(pgxConn)
-	if !ok {
-		return false, false
-	}
-	if c.Conn().IsClosed() {
-		return false, true
-	}
-	return c.Conn().PgConn().TxStatus() != 'I', true
+// pgxWire is the pgx connection under a database/sql connection.
+type pgxWire struct {
+	pgx  *pgx.Conn
+	conn driver.Conn
 }
 
-// Broken reports that the native connection is closed: pgx closes a connection on which anything but an answer of the
-// server has ended a statement.
-func (Engine) Broken(conn driver.Conn) bool {
-	if c, ok := conn.(pgxConn); ok {
-		return c.Conn().IsClosed()
-	}
-	v, ok := conn.(driver.Validator)
+// Link uses the simple protocol, which leaves no prepared statement behind.
+func (w pgxWire) Link() monitor.Link { return stdlibLink{PgxLink{w.pgx}, w.conn} }
+
+// InTx counts a failed transaction as an open one.
+func (w pgxWire) InTx() (open, known bool) {
+	return !w.pgx.IsClosed() && w.pgx.PgConn().TxStatus() != 'I', true
+}
+
+// Broken is exact: pgx closes a connection on which anything but an answer of the server has ended a statement.
+func (w pgxWire) Broken() bool { return w.pgx.IsClosed() }
+
+// HungUp costs a system call.
+func (w pgxWire) HungUp() bool { return !w.pgx.IsClosed() && hungUp(w.pgx.PgConn().Conn()) }
+
+// Interrupt closes the socket: closing a net.Conn is safe beside its use.
+func (w pgxWire) Interrupt() { _ = socket(w.pgx.PgConn().Conn()).Close() }
+
+// driverWire is a connection of any driver.
+type driverWire struct{ conn driver.Conn }
+
+// Link uses a query without arguments.
+func (w driverWire) Link() monitor.Link { return driverLink(w) }
+
+// InTx cannot tell.
+func (w driverWire) InTx() (open, known bool) { return false, false }
+
+// Broken is what the driver says of itself.
+func (w driverWire) Broken() bool {
+	v, ok := w.conn.(driver.Validator)
 	return ok && !v.IsValid()
 }
 
-// HungUp reports that the server has closed the connection while nobody used it. It costs a system call.
-func (Engine) HungUp(conn driver.Conn) bool {
-	c, ok := conn.(pgxConn)
-	return ok && !c.Conn().IsClosed() && hungUp(c.Conn().PgConn().Conn())
-}
+// HungUp cannot tell.
+func (w driverWire) HungUp() bool { return false }
 
-// Interrupt closes the socket under a pgx connection; with another driver it does nothing. Closing a net.Conn is safe
-// beside its use.
-func (Engine) Interrupt(conn driver.Conn) {
-	if c, ok := conn.(pgxConn); ok {
-		_ = socket(c.Conn().PgConn().Conn()).Close()
-	}
-}
+// Interrupt does nothing.
+func (w driverWire) Interrupt() {}
 
 // socket is what is under TLS, whose own Close says goodbye first, and waits for a peer that takes nothing any more.
 func socket(conn net.Conn) net.Conn {

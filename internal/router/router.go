@@ -141,9 +141,7 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 	lost := false
 	for {
 		if session != nil {
-			var v core.Verdict
-			in.Need, v = session.View(r.cfg.Cluster, time.Now)
-			if v != core.VerdictNone {
+			if v := session.ViewTo(r.cfg.Cluster, time.Now, &in.Need); v != core.VerdictNone {
 				lost = lost || v == core.VerdictLost
 				r.verdict(v)
 			}

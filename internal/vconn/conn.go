@@ -118,8 +118,10 @@ func (c *Conn) Primary(ctx context.Context) (driver.Conn, error) {
 func (c *Conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	st := c.cluster.Classifier.Classify(query)
 	var rows driver.Rows
+	var a arguments
+	a.keep(args)
 	err := c.execute(ctx, &st, query, true, func(p *physical) (err error) {
-		rows, err = nativeQuery(ctx, p.native, query, args)
+		rows, err = nativeQuery(ctx, p, query, a.fresh(args))
 		return err
 	})
 	if err != nil {
@@ -132,8 +134,10 @@ func (c *Conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 func (c *Conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	st := c.cluster.Classifier.Classify(query)
 	var result driver.Result
+	var a arguments
+	a.keep(args)
 	err := c.execute(ctx, &st, query, false, func(p *physical) (err error) {
-		result, err = nativeExec(ctx, p.native, query, args)
+		result, err = nativeExec(ctx, p, query, a.fresh(args))
 		return err
 	})
 	return result, err

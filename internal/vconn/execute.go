@@ -64,7 +64,7 @@ func (c *Conn) retryFor(h *held, err error) core.Retry {
 	if retry == core.RetryPlan || c.decided.Retry == core.RetryPlan {
 		return core.RetryNone // that was the second time
 	}
-	if retry == core.RetryConnection && !errors.Is(err, driver.ErrBadConn) && !c.cluster.Engine.Broken(h.p.native) {
+	if retry == core.RetryConnection && !errors.Is(err, driver.ErrBadConn) && !h.p.wire.Broken() {
 		return core.RetryNone
 	}
 	return retry
@@ -121,8 +121,8 @@ func (c *Conn) otherReplica(exclude uint64) bool {
 func (c *Conn) run(ctx context.Context, h *held, changes bool, op func(*physical) error) error {
 	for {
 		err := driver.ErrBadConn
-		if h != &c.primary || h.ran || h.fresh || !c.cluster.Engine.HungUp(h.p.native) {
-			open := changes && !c.cluster.Engine.Broken(h.p.native)
+		if h != &c.primary || h.ran || h.fresh || !h.p.gone() {
+			open := changes && !h.p.wire.Broken()
 			if err = c.call(h, op); open && c.lost(h, err) {
 				h.ran, h.discard = true, true
 				return lostError(err)
@@ -134,7 +134,7 @@ func (c *Conn) run(ctx context.Context, h *held, changes bool, op func(*physical
 			}
 			return err
 		}
-		if ctx.Err() != nil && !c.cluster.Engine.Broken(h.p.native) {
+		if ctx.Err() != nil && !h.p.wire.Broken() {
 			return notSent{ctx.Err()} // nothing is wrong with the connection
 		}
 		h.discard = true

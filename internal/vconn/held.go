@@ -78,28 +78,35 @@ func (c *Conn) release(h *held) {
 
 // checkIn ends the checkout: whatever it has goes back.
 func (c *Conn) checkIn() {
-	c.ended()
-	c.sanitize(&c.primary)
-	c.sanitize(&c.replica)
-	c.release(&c.primary)
-	c.release(&c.replica)
+	if c.primary.attached() {
+		c.ended()
+		c.sanitize(&c.primary)
+		c.release(&c.primary)
+	}
+	if c.replica.attached() {
+		c.sanitize(&c.replica)
+		c.release(&c.replica)
+	}
 	if c.slot {
 		c.cluster.Router.Release()
 	}
-	c.out, c.slot, c.tx, c.rawTx, c.skip, c.misused = false, false, nil, false, nil, nil
 	c.writes.reset()
+	c.out, c.slot, c.rawTx = false, false, false
+	if c.tx != nil || c.skip != nil || c.misused != nil { // few checkouts have any, and a pointer is dear to write
+		c.tx, c.skip, c.misused = nil, nil, nil
+	}
 }
 
 // sanitize keeps session state and open transactions from the next user of the connection.
 func (c *Conn) sanitize(h *held) {
-	if !h.attached() || h.discard {
+	if h.discard {
 		return
 	}
 	why := ""
 	if h.state {
 		why = "session state"
 	}
-	if open, known := c.cluster.Engine.InTx(h.p.native); known && open || !known && c.rawTx && h == &c.primary {
+	if open, known := h.p.wire.InTx(); known && open || !known && c.rawTx && h == &c.primary {
 		why = "open transaction"
 	}
 	if why == "" {

@@ -6,46 +6,77 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // The functions here do to a native connection what database/sql would have done to it.
 
 // bind applies the native rules for arguments, in database/sql's order: the statement's checker, else the
-// connection's; then the statement's column converter; then the default. It works on a copy, because the arguments may
-// be needed for another node.
-func bind(conn driver.Conn, stmt driver.Stmt, args []driver.NamedValue) ([]driver.NamedValue, error) {
+// connection's; then the statement's column converter; then the default. It works in place.
+func bind(p *physical, stmt driver.Stmt, args []driver.NamedValue) ([]driver.NamedValue, error) {
 	want := -1
-	var checker driver.NamedValueChecker
+	checker := p.checker
 	var columns driver.ColumnConverter
 	if stmt != nil {
 		want = stmt.NumInput()
-		checker, _ = stmt.(driver.NamedValueChecker)
 		columns, _ = stmt.(driver.ColumnConverter)
+		if own, ok := stmt.(driver.NamedValueChecker); ok {
+			checker = own
+		}
 	}
-	if checker == nil {
-		checker, _ = conn.(driver.NamedValueChecker)
-	}
-	var bound []driver.NamedValue
-	if len(args) > 0 {
-		bound = make([]driver.NamedValue, 0, len(args))
-	}
-	for _, arg := range args {
-		arg.Ordinal = len(bound) + 1
-		bound = append(bound, arg)
-		last := &bound[len(bound)-1]
+	bound := args[:0]
+	for i := range args {
+		last := &args[len(bound)]
+		if len(bound) < i {
+			*last = args[i]
+		}
+		last.Ordinal = len(bound) + 1
 		err := check(checker, columns, want, last)
 		if err == driver.ErrRemoveArgument { //nolint:errorlint // database/sql compares the same way
-			bound = bound[:len(bound)-1]
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("sql: converting argument %s type: %w", describe(last), err)
 		}
+		bound = args[:len(bound)+1]
 	}
 	if want != -1 && len(bound) != want {
 		return nil, fmt.Errorf("sql: expected %d arguments, got %d", want, len(bound))
 	}
 	return bound, nil
+}
+
+// arguments keeps those of one call as they were given. The slice that database/sql has made for the call is bound in
+// place the first time.
+type arguments struct {
+	few  [4]driver.NamedValue // no allocation
+	more []driver.NamedValue  // when few is not enough
+	n    int
+	used bool
+}
+
+func (a *arguments) keep(args []driver.NamedValue) {
+	a.n = len(args)
+	if a.n > len(a.few) {
+		a.more = slices.Clone(args)
+	} else {
+		copy(a.few[:], args)
+	}
+}
+
+// fresh returns the arguments as they were given: given itself the first time, a copy for one more node. What an earlier
+// attempt was given may still be in use by its driver.
+func (a *arguments) fresh(given []driver.NamedValue) []driver.NamedValue {
+	switch {
+	case !a.used:
+		a.used = true
+		return given
+	case a.n > len(a.few):
+		return slices.Clone(a.more)
+	}
+	again := make([]driver.NamedValue, a.n)
+	copy(again, a.few[:])
+	return again
 }
 
 func check(checker driver.NamedValueChecker, columns driver.ColumnConverter, want int, arg *driver.NamedValue) error {
@@ -120,18 +151,19 @@ func values(args []driver.NamedValue) ([]driver.Value, error) {
 	return out, nil
 }
 
-func nativeQuery(ctx context.Context, conn driver.Conn, query string, args []driver.NamedValue) (driver.Rows, error) {
-	qc, isContext := conn.(driver.QueryerContext)
-	q, isOld := conn.(driver.Queryer) //nolint:staticcheck // database/sql still serves such drivers
-	if !isContext && !isOld {
-		return nil, driver.ErrSkip
+func nativeQuery(ctx context.Context, p *physical, query string, args []driver.NamedValue) (driver.Rows, error) {
+	q, isOld := driver.Queryer(nil), false //nolint:staticcheck // database/sql still serves such drivers
+	if p.queryer == nil {
+		if q, isOld = p.native.(driver.Queryer); !isOld { //nolint:staticcheck // as above
+			return nil, driver.ErrSkip
+		}
 	}
-	bound, err := bind(conn, nil, args)
+	bound, err := bind(p, nil, args)
 	if err != nil {
 		return nil, err
 	}
-	if isContext {
-		return qc.QueryContext(ctx, query, bound)
+	if p.queryer != nil {
+		return p.queryer.QueryContext(ctx, query, bound)
 	}
 	old, err := values(bound)
 	if err == nil {
@@ -143,18 +175,19 @@ func nativeQuery(ctx context.Context, conn driver.Conn, query string, args []dri
 	return q.Query(query, old)
 }
 
-func nativeExec(ctx context.Context, conn driver.Conn, query string, args []driver.NamedValue) (driver.Result, error) {
-	ec, isContext := conn.(driver.ExecerContext)
-	e, isOld := conn.(driver.Execer) //nolint:staticcheck // database/sql still serves such drivers
-	if !isContext && !isOld {
-		return nil, driver.ErrSkip
+func nativeExec(ctx context.Context, p *physical, query string, args []driver.NamedValue) (driver.Result, error) {
+	e, isOld := driver.Execer(nil), false //nolint:staticcheck // database/sql still serves such drivers
+	if p.execer == nil {
+		if e, isOld = p.native.(driver.Execer); !isOld { //nolint:staticcheck // as above
+			return nil, driver.ErrSkip
+		}
 	}
-	bound, err := bind(conn, nil, args)
+	bound, err := bind(p, nil, args)
 	if err != nil {
 		return nil, err
 	}
-	if isContext {
-		return ec.ExecContext(ctx, query, bound)
+	if p.execer != nil {
+		return p.execer.ExecContext(ctx, query, bound)
 	}
 	old, err := values(bound)
 	if err == nil {
@@ -178,8 +211,8 @@ func nativePrepare(ctx context.Context, conn driver.Conn, query string) (driver.
 	return stmt, err
 }
 
-func nativeStmtQuery(ctx context.Context, conn driver.Conn, stmt driver.Stmt, args []driver.NamedValue) (driver.Rows, error) {
-	bound, err := bind(conn, stmt, args)
+func nativeStmtQuery(ctx context.Context, p *physical, stmt driver.Stmt, args []driver.NamedValue) (driver.Rows, error) {
+	bound, err := bind(p, stmt, args)
 	if err != nil {
 		return nil, err
 	}
@@ -196,8 +229,8 @@ func nativeStmtQuery(ctx context.Context, conn driver.Conn, stmt driver.Stmt, ar
 	return stmt.Query(old) //nolint:staticcheck // database/sql still serves such drivers
 }
 
-func nativeStmtExec(ctx context.Context, conn driver.Conn, stmt driver.Stmt, args []driver.NamedValue) (driver.Result, error) {
-	bound, err := bind(conn, stmt, args)
+func nativeStmtExec(ctx context.Context, p *physical, stmt driver.Stmt, args []driver.NamedValue) (driver.Result, error) {
+	bound, err := bind(p, stmt, args)
 	if err != nil {
 		return nil, err
 	}

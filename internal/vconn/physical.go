@@ -16,14 +16,23 @@ import (
 // connection directly.
 type physical struct {
 	native  driver.Conn
+	wire    monitor.Wire // of native
 	pool    *Pool
 	epoch   uint64          // of the pool when it was opened: a node that changes its role drops what is older
 	opened  time.Time       // when it was open: a sample that began later can speak for it
 	proof   core.Sample     // read on this very connection: when it was opened, or newer
 	backend monitor.Backend // the server's side of it; zero when unknown
 
+	// What the native connection can do, found once; nil when it cannot.
+	queryer   driver.QueryerContext
+	execer    driver.ExecerContext
+	checker   driver.NamedValueChecker
+	resetter  driver.SessionResetter
+	validator driver.Validator
+
 	// Owned by whoever has the connection checked out:
-	used  bool // it has been checked out before
+	used  bool      // it has been checked out before
+	left  time.Time // of a writer: when it went back to its pool
 	stmts map[string]*shared
 
 	closed atomic.Bool // Close was called
@@ -49,6 +58,17 @@ var (
 
 var errNotForCallers = errors.New("readroute: a physical connection is not for callers")
 
+// newPhysical wraps a native connection that has just been opened for a pool.
+func newPhysical(native driver.Conn, pool *Pool, epoch uint64) *physical {
+	p := &physical{native: native, wire: pool.cfg.Engine.Wire(native), pool: pool, epoch: epoch}
+	p.queryer, _ = native.(driver.QueryerContext)
+	p.execer, _ = native.(driver.ExecerContext)
+	p.checker, _ = native.(driver.NamedValueChecker)
+	p.resetter, _ = native.(driver.SessionResetter)
+	p.validator, _ = native.(driver.Validator)
+	return p
+}
+
 // Prepare is not used: a Conn talks to the native connection.
 func (p *physical) Prepare(string) (driver.Stmt, error) { return nil, errNotForCallers }
 
@@ -67,9 +87,18 @@ func (p *physical) IsValid() bool {
 	if p.epoch != p.pool.epoch.Load() {
 		return false
 	}
-	v, ok := p.native.(driver.Validator)
-	return !ok || v.IsValid()
+	if p.pool.cfg.Writer {
+		p.left = time.Now()
+	}
+	return p.validator == nil || p.validator.IsValid()
 }
+
+// shortRest is for how long a connection is taken to be alive that was in use just now: a look at it costs a system call,
+// and whatever happens to it meanwhile may as well happen a moment later, when nothing can be known in advance.
+const shortRest = time.Millisecond
+
+// gone reports that the server has ended the connection while it lay idle in its pool.
+func (p *physical) gone() bool { return time.Since(p.left) >= shortRest && p.wire.HungUp() }
 
 // ResetSession runs before the connection is used again. database/sql takes no other error than ErrBadConn seriously,
 // so a connection that could not be reset is a bad one.
@@ -81,8 +110,8 @@ func (p *physical) ResetSession(ctx context.Context) error {
 	if g != nil {
 		ctx = g.Context
 	}
-	if r, ok := p.native.(driver.SessionResetter); ok {
-		interrupted, err := p.interruptible(func(*physical) error { return r.ResetSession(ctx) })
+	if p.resetter != nil {
+		interrupted, err := p.interruptible(func(p *physical) error { return p.resetter.ResetSession(ctx) })
 		if interrupted || err != nil {
 			return driver.ErrBadConn
 		}
@@ -100,9 +129,7 @@ func (p *physical) ResetSession(ctx context.Context) error {
 
 // keepsAfterRollback says whether database/sql would keep the native connection when the context of a transaction ends.
 func (p *physical) keepsAfterRollback() bool {
-	_, resets := p.native.(driver.SessionResetter)
-	_, validates := p.native.(driver.Validator)
-	return resets && validates
+	return p.resetter != nil && p.validator != nil
 }
 
 // prepare returns the native statement of a text and takes a reference to it.

@@ -165,7 +165,7 @@ func (c *Conn) verify(ctx context.Context, h *held, d *router.Decided) error {
 	defer cancel()
 	var s core.Sample
 	interrupted, err := h.p.interruptible(func(p *physical) (err error) {
-		s, err = monitor.Ask(asking, c.cluster.Engine.Link(p.native), c.cluster.Engine)
+		s, err = monitor.Ask(asking, p.wire.Link(), c.cluster.Engine)
 		return err
 	})
 	if interrupted && err == nil {

@@ -22,17 +22,8 @@ type Engine interface {
 	// SelfSQL tells a connection its own Backend; ParseSelf reads its row.
 	SelfSQL() string
 	ParseSelf(row []string) (monitor.Backend, error)
-	// Link returns a way to ask on a native connection, without leaving a trace in its session.
-	Link(conn driver.Conn) monitor.Link
-	// InTx reports whether the native connection has an open transaction. known is false when it cannot tell.
-	InTx(conn driver.Conn) (open, known bool)
-	// Broken reports that the native connection is known to be of no use any more.
-	Broken(conn driver.Conn) bool
-	// HungUp reports that the server has closed an idle native connection, as far as that can be told without sending.
-	HungUp(conn driver.Conn) bool
-	// Interrupt makes whatever waits for an answer on the native connection fail, which breaks the connection. It is
-	// called while another goroutine uses the connection.
-	Interrupt(conn driver.Conn)
+	// Wire returns what can be asked of a native connection itself.
+	Wire(conn driver.Conn) monitor.Wire
 	// Refused reports that the server said no, so that nothing was committed.
 	Refused(err error) bool
 	// NotSent reports that the statement never reached the server.
@@ -111,7 +102,7 @@ func (p *Pool) Silence() {
 	defer p.mu.Unlock()
 	for c := range p.open {
 		if c.busy.CompareAndSwap(busyAsking, busyInterrupted) {
-			p.cfg.Engine.Interrupt(c.native)
+			c.wire.Interrupt()
 		}
 	}
 }
@@ -180,7 +171,7 @@ func (p *Pool) dial(ctx context.Context) (*physical, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &physical{native: native, pool: p, epoch: epoch}
+	c := newPhysical(native, p, epoch)
 	if err := c.introduce(ctx, readOnly); err != nil {
 		_ = native.Close()
 		return nil, err
@@ -193,7 +184,7 @@ func (p *Pool) dial(ctx context.Context) (*physical, error) {
 // introduce reads who the server is, on the new connection itself.
 func (c *physical) introduce(ctx context.Context, readOnly bool) error {
 	cfg := &c.pool.cfg
-	link := cfg.Engine.Link(c.native)
+	link := c.wire.Link()
 	var err error
 	if !cfg.Writer && !readOnly {
 		if _, err = link.QueryRow(ctx, cfg.Engine.ReadOnlySQL()); err != nil {

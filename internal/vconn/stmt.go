@@ -104,10 +104,12 @@ func (s *Stmt) CheckNamedValue(*driver.NamedValue) error { return nil }
 // QueryContext implements driver.StmtQueryContext.
 func (s *Stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
 	var rows driver.Rows
+	var a arguments
+	a.keep(args)
 	err := s.c.execute(ctx, &s.class, s.query, true, func(p *physical) error {
 		native, err := s.prepared(ctx, p)
 		if err == nil {
-			rows, err = nativeStmtQuery(ctx, p.native, native, args)
+			rows, err = nativeStmtQuery(ctx, p, native, a.fresh(args))
 		}
 		return err
 	})
@@ -120,10 +122,12 @@ func (s *Stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 // ExecContext implements driver.StmtExecContext.
 func (s *Stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	var result driver.Result
+	var a arguments
+	a.keep(args)
 	err := s.c.execute(ctx, &s.class, s.query, false, func(p *physical) error {
 		native, err := s.prepared(ctx, p)
 		if err == nil {
-			result, err = nativeStmtExec(ctx, p.native, native, args)
+			result, err = nativeStmtExec(ctx, p, native, a.fresh(args))
 		}
 		return err
 	})

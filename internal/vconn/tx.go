@@ -72,7 +72,7 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 // Commit commits. When its answer is lost, the error matches ErrCommitUnknown as well as the driver's own.
 func (t *Tx) Commit() error {
 	c := t.c
-	open := c.writes.wrote && !c.cluster.Engine.Broken(t.h.p.native)
+	open := c.writes.wrote && !t.h.p.wire.Broken()
 	err := t.native.Commit()
 	t.over()
 	if open && c.lost(t.h, err) {
@@ -105,6 +105,6 @@ func (t *Tx) Rollback() error {
 func (t *Tx) over() {
 	t.c.tx = nil
 	if t.h == &t.c.primary {
-		t.c.rawTx, _ = t.c.cluster.Engine.InTx(t.h.p.native)
+		t.c.rawTx, _ = t.h.p.wire.InTx()
 	}
 }

@@ -25,6 +25,9 @@ type writes struct {
 }
 
 func (w *writes) reset() {
+	if len(w.inTx) == 0 && len(w.handing) == 0 && !w.wrote && w.ctx == nil {
+		return
+	}
 	clear(w.inTx)
 	clear(w.handing)
 	w.inTx, w.handing, w.wrote, w.ctx = w.inTx[:0], w.handing[:0], false, nil
@@ -87,7 +90,7 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 		if st.CommitsOnError {
 			c.wrote(c.writers(ctx), h)
 		}
-	case !c.cluster.Engine.Broken(h.p.native):
+	case !h.p.wire.Broken():
 		// Not the server's answer, and yet the connection is in step: a capture from now on covers whatever was done.
 		c.wrote(c.writers(ctx), h)
 	default:
@@ -132,7 +135,7 @@ func (c *Conn) changes(st *sqlclass.Statement, h *held) bool {
 	if st.EndsTx || !st.MayWrite || c.tx == nil && !c.rawTx {
 		return st.EndsTx || st.MayWrite
 	}
-	open, known := c.cluster.Engine.InTx(h.p.native)
+	open, known := h.p.wire.InTx()
 	return known && !open // text has ended the transaction
 }
 
@@ -141,7 +144,7 @@ var errLost = errors.New("readroute: the connection broke in the middle of a sta
 // lost reports that a driver says of a statement that it was not sent, and yet the connection, which was open before,
 // is closed: it may have been sent.
 func (c *Conn) lost(h *held, err error) bool {
-	return err != nil && c.nothingSent(err) && c.cluster.Engine.Broken(h.p.native)
+	return err != nil && c.nothingSent(err) && h.p.wire.Broken()
 }
 
 // lostError is what is said of such a statement. It does not match ErrBadConn: database/sql would run it again.
@@ -157,7 +160,7 @@ func (c *Conn) followRawTx(st *sqlclass.Statement, h *held, err error) {
 	if c.tx != nil {
 		return
 	}
-	open, known := c.cluster.Engine.InTx(h.p.native)
+	open, known := h.p.wire.InTx()
 	switch {
 	case known:
 		c.rawTx = open
@@ -171,10 +174,10 @@ func (c *Conn) followRawTx(st *sqlclass.Statement, h *held, err error) {
 // endedByText reports that nothing is left of database/sql's transaction, although it does not know: text has ended it,
 // and what runs now is committed at once.
 func (c *Conn) endedByText(h *held) bool {
-	if c.tx == nil || c.cluster.Engine.Broken(h.p.native) {
+	if c.tx == nil || h.p.wire.Broken() {
 		return false
 	}
-	open, known := c.cluster.Engine.InTx(h.p.native)
+	open, known := h.p.wire.InTx()
 	return known && !open
 }
 
@@ -186,7 +189,7 @@ func (c *Conn) inTx(ctx context.Context, st *sqlclass.Statement) {
 
 // endedWithin is told that text may have ended the transaction under database/sql's Tx, or one of several in a text.
 func (c *Conn) endedWithin(h *held, err error) error {
-	if err != nil && !c.nothingSent(err) && c.cluster.Engine.Broken(h.p.native) {
+	if err != nil && !c.nothingSent(err) && h.p.wire.Broken() {
 		return c.txEnded(c.writes.inTx, true, h, err)
 	}
 	c.wrote(c.writes.inTx, h) // also when a later statement of the text has failed
@@ -216,7 +219,7 @@ func (c *Conn) txEnded(list []*core.Session, wrote bool, h *held, err error) err
 	case err == nil:
 		c.wrote(list, h)
 	case c.nothingSent(err), c.cluster.Engine.Refused(err):
-	case !c.cluster.Engine.Broken(h.p.native):
+	case !h.p.wire.Broken():
 		c.wrote(list, h)
 	default:
 		c.unknown(list, h)
@@ -304,7 +307,7 @@ func (c *Conn) ended() {
 	}
 	h := &c.primary
 	// The rows are the native driver's own and do not say how they ended.
-	if c.writes.ctx.Err() != nil || c.cluster.Engine.Broken(h.p.native) {
+	if c.writes.ctx.Err() != nil || h.p.wire.Broken() {
 		c.unknown(list, h)
 	} else {
 		c.wrote(list, h)
