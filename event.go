@@ -47,6 +47,7 @@ func (db *DB) onNode(e monitor.Event) {
 	if e.Kind == monitor.EventPrimaryChanged {
 		db.plain.drop()
 	}
+	db.catalogue.onNode(e)
 	db.event(Event{Kind: eventKinds[e.Kind], Node: e.Node, Role: Role(e.Role), Err: e.Err})
 }
 

@@ -34,6 +34,7 @@ const (
 	EventPositionLost    EventKind = "position_lost"    // the primary does not have a session's position
 	EventPositionEnded   EventKind = "position_ended"   // the timeline of a session's position has ended
 	EventStateDiscarded  EventKind = "state_discarded"  // a connection was closed because it carried session state
+	EventCatalogueFailed EventKind = "catalogue_failed" // the primary's catalogue could not be read; what was known of it stays
 )
 
 // Event is something that happened outside of any one statement.
@@ -41,7 +42,7 @@ type Event struct {
 	Kind EventKind // what
 	Node string    // whose; empty when it concerns no one node
 	Role Role      // what the node is now taken for; zero when that is not known or does not matter
-	Err  error     // why, for EventDown
+	Err  error     // why, for EventDown and EventCatalogueFailed
 	Why  string    // more, for a human
 }
 

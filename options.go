@@ -25,6 +25,8 @@ const (
 	DefaultMaxWaiters      = 10_000
 	DefaultMaxIdleConns    = 16
 	DefaultConnMaxIdleTime = 5 * time.Minute
+
+	DefaultCatalogueInterval = time.Minute
 )
 
 // maxNodes is how many nodes a decision can hold.
@@ -103,6 +105,16 @@ type Config struct {
 	// Defaults to none: a statement that calls an unknown function runs on the primary.
 	ReadFunctions []string
 
+	// CatalogueInterval is how often the primary's catalogue is read for what the text of a statement does not tell. Your own
+	// functions are reads when the server calls every function of that name STABLE or IMMUTABLE; what reads a sequence or an
+	// unlogged table, or a view, an operator, a cast or a row security policy over a function that is not harmless, stays on
+	// the primary. It is read in the background as soon as there is a primary, again when there is another one, and then at
+	// this interval, over a connection of its own that counts towards no limit and is closed each time. A failure is
+	// EventCatalogueFailed and changes nothing. What has changed on the primary since the last reading is not known yet.
+	// Defaults to 1 minute. Negative means never: all that is known of your own functions then is ReadFunctions, and your
+	// own views are taken for tables.
+	CatalogueInterval time.Duration
+
 	// Hooks are told of decisions and events.
 	// Defaults to none.
 	Hooks Hooks
@@ -158,6 +170,7 @@ func (c Config) withDefaults() Config {
 	c.ProbeInterval = cmp.Or(c.ProbeInterval, DefaultProbeInterval)
 	c.ProbeTimeout = cmp.Or(c.ProbeTimeout, DefaultProbeTimeout)
 	c.MaxWaiters = cmp.Or(c.MaxWaiters, DefaultMaxWaiters)
+	c.CatalogueInterval = cmp.Or(c.CatalogueInterval, DefaultCatalogueInterval)
 	if c.FallbackLimit == 0 {
 		c.FallbackLimit = DefaultFallbackLimit
 		if n := c.Primary.MaxOpenConns; n > 0 {

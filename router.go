@@ -37,6 +37,7 @@ type DB struct {
 	classifier *sqlclass.Classifier
 	cluster    *vconn.Cluster
 	plain      plainPool
+	catalogue  *catalogue // nil: not read
 	shutdown   func() error
 }
 
@@ -72,6 +73,7 @@ func Open(config Config) (*DB, error) {
 		db.cluster.Writers = append(db.cluster.Writers, vconn.NewPool(db.pool(engine, i, n, true)))
 	}
 	db.plain = plainPool{db: db}
+	db.catalogue = newCatalogue(db, sqlclass.PostgresCatalogueQuery)
 	db.shutdown = sync.OnceValue(db.stop)
 	db.cluster.Shutdown = db.shutdown
 
@@ -81,6 +83,7 @@ func Open(config Config) (*DB, error) {
 	db.cluster.Router = db.router
 	db.DB = sql.OpenDB(&vconn.Connector{Cluster: db.cluster})
 	db.SetMaxIdleConns(virtualIdleConns)
+	db.catalogue.start()
 	return db, nil
 }
 
@@ -194,7 +197,7 @@ func (db *DB) decision(d *router.Decided) Decision {
 func (db *DB) stop() error {
 	db.captures.Close()
 	db.monitor.Close()
-	errs := []error{db.plain.close()}
+	errs := []error{db.catalogue.close(), db.plain.close()}
 	for i := range db.nodes {
 		errs = append(errs, db.cluster.Readers[i].Close(), db.cluster.Writers[i].Close())
 	}
@@ -253,6 +256,9 @@ func (db *DB) missing() string {
 	}
 	if len(db.config.Replicas) == 0 {
 		return ""
+	}
+	if db.catalogue.pending() {
+		return "the primary's catalogue has not been read yet"
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]

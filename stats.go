@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/sqlclass"
 )
 
 // RouteStats says where statements went and why, since [Open].
@@ -23,10 +24,28 @@ type RouteStats struct {
 type ClassStats struct {
 	// Entries and Bytes are how much is cached now.
 	Entries, Bytes int64
-	// Hits and Misses count texts that were in the cache, and that were not.
+	// Hits and Misses count texts that were in the cache, and that were not. Texts that carry their values in them (an IN list
+	// of its own each time) miss: they are classified each time, and kept from the second time on that they come.
 	Hits, Misses int64
-	// Learned is how many texts a replica has refused as writes; LearnedHits how often that was of use.
+	// Learned is how many texts a replica has refused as writes; LearnedHits how often that was of use: the text came again
+	// and went to the primary at once.
 	Learned, LearnedHits int64
+	// LearnedEntries and LearnedBytes are how much is remembered of those texts now.
+	LearnedEntries, LearnedBytes int64
+}
+
+// The most bytes that a [DB] remembers of texts: their classification, and which ones a replica has refused as writes.
+const (
+	MaxClassBytes   = sqlclass.DefaultCacheBytes
+	MaxLearnedBytes = sqlclass.LearnedBytes
+)
+
+// HitRate returns which part of the texts was in the cache, from 0 to 1; 0 before there were any.
+func (s ClassStats) HitRate() float64 {
+	if s.Hits == 0 {
+		return 0
+	}
+	return float64(s.Hits) / float64(s.Hits+s.Misses)
 }
 
 // NodeStats is one node's part of [RouteStats].
@@ -57,6 +76,7 @@ func (db *DB) RouteStats() RouteStats {
 		Waiting: db.monitor.Waiting(),
 		Classes: ClassStats{
 			Entries: c.Entries, Bytes: c.Bytes, Hits: c.Hits, Misses: c.Misses, Learned: c.Learned, LearnedHits: c.LearnedHits,
+			LearnedEntries: c.LearnedEntries, LearnedBytes: c.LearnedBytes,
 		},
 	}
 	for i, n := range db.nodes {

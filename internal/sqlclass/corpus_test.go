@@ -155,7 +155,7 @@ func corpusFile(t *testing.T, cluster *dbtest.PostgresCluster, file string, stat
 			stop()
 		}
 		refusal, ran := o.refused(ctx, sql)
-		if refusal != nil {
+		if refusal != nil && !ofTheSession(ctx, cluster, sql) {
 			count.refused++
 			count.failures = append(count.failures, fmt.Sprintf("%s: the standby refuses %q: %v", file, sql, refusal))
 		}
@@ -171,6 +171,17 @@ func corpusFile(t *testing.T, cluster *dbtest.PostgresCluster, file string, stat
 			o.standby, _ = pgx.Connect(ctx, cluster.Standby(0).DSN())
 		}
 	}
+}
+
+// ofTheSession reports that a standby runs a statement in a session that carries no state. What a session with state asks for stays
+// on the primary, whatever the statement: with pg_temp first in search_path, current_schema() makes a temporary schema.
+func ofTheSession(ctx context.Context, cluster *dbtest.PostgresCluster, sql string) bool {
+	conn, err := pgx.Connect(ctx, cluster.Standby(0).DSN())
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	return run(ctx, conn, sql) == nil
 }
 
 func (o *postgresOracle) readCatalogueIfIdle(ctx context.Context) {

@@ -194,8 +194,19 @@ func (p *scan) mysqlShow() Statement {
 			"character", "charset":
 			st = Statement{Class: Read}
 			p.advance()
+			if p.t().kw == kwProcedure { // of SHOW CREATE, not that of a SELECT
+				p.advance()
+			}
 			p.mysqlQuery(&st)
 			return st
+		case "table": // as information_schema.tables
+			if next := p.peek(); p.word(&next) == "status" {
+				st = Statement{Class: Read}
+				p.advance()
+				p.advance()
+				p.mysqlQuery(&st)
+				return st
+			}
 		case "procedure", "function":
 			if next := p.peek(); p.word(&next) == "status" {
 				st = Statement{Class: Read}

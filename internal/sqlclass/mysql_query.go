@@ -6,48 +6,81 @@ func (p *scan) mysqlQuery(st *Statement) {
 	if p.t().kind == word && p.t().kw == kwWith {
 		p.parens[p.depth].flags |= parenWith
 	}
-	for ; !p.ended(); p.advance() {
+	for ; ; p.advance() {
+		t := p.t()
 		if p.asking {
 			p.mysqlAsked(st)
 		}
-		p.mysqlToken(st)
-	}
-	if p.depth != 0 {
-		unknown(st, tokenUnbalanced)
+		switch t.kind {
+		case word: // most tokens: no call for those that say nothing
+			if t.kw != kwNone {
+				p.mysqlWord(st)
+			}
+			if p.vocab.everyName || p.before(0).is('.') {
+				p.mysqlName(st, t)
+			}
+		case endOfText, bad:
+			if p.depth != 0 {
+				unknown(st, tokenUnbalanced)
+			}
+			return
+		case punct:
+			if t.char == ';' && p.depth == 0 {
+				return
+			}
+			p.mysqlPunct(st, t.char)
+		case quotedName:
+			if p.vocab.everyName || p.before(0).is('.') {
+				p.mysqlName(st, t)
+			}
+		case userVar, sysVar:
+			p.mysqlToken(st)
+		case str, number, param:
+		}
 	}
 }
 
 // mysqlToken makes st what the current token says.
 func (p *scan) mysqlToken(st *Statement) {
-	t := p.t()
-	switch t.kind {
+	switch t := p.t(); t.kind {
 	case word:
 		if t.kw != kwNone {
 			p.mysqlWord(st)
 		}
+		p.mysqlName(st, t)
+	case quotedName:
+		p.mysqlName(st, t)
 	case userVar:
 		p.mysqlVariable(st)
 	case sysVar:
 		p.mysqlSystemVariable(st)
 	case punct:
-		switch t.char {
-		case '(':
-			p.mysqlOpen(st)
-		case ')':
-			if p.depth == 0 {
-				unknown(st, tokenUnbalanced)
-				return
-			}
-			p.depth--
-		case assign:
-			demote(st, Statement{Class: SessionState, LeavesState: true, Token: ":="})
-		}
-	case quotedName, str, number, param, endOfText, bad:
+		p.mysqlPunct(st, t.char)
+	case str, number, param, endOfText, bad:
 	}
-	if p.vocab.everyName && t.isName() && p.known(t).place == placeNode {
+}
+
+func (p *scan) mysqlPunct(st *Statement, char byte) {
+	switch char {
+	case '(':
+		p.mysqlOpen(st)
+	case ')':
+		if p.depth == 0 {
+			unknown(st, tokenUnbalanced)
+			return
+		}
+		p.depth--
+	case assign:
+		demote(st, Statement{Class: SessionState, LeavesState: true, Token: ":="})
+	}
+}
+
+// mysqlName looks at a name for what it stands for.
+func (p *scan) mysqlName(st *Statement, t *token) {
+	if p.vocab.everyName && p.known(t).place == placeNode {
 		demote(st, Statement{Token: p.text(t)})
 	}
-	if t.isName() && p.before(0).is('.') {
+	if p.before(0).is('.') {
 		p.mysqlQualified(st)
 	}
 }
@@ -199,5 +232,13 @@ func (p *scan) mysqlQualified(st *Statement) {
 			demote(st, Statement{Token: p.text(p.t())})
 		}
 	case placeUnknown, placeEvery, placeSession:
+	}
+	if p.dialect == MariaDB { // under sql_mode=ORACLE the pseudocolumns of a sequence
+		switch p.name(p.t()) {
+		case "nextval":
+			demote(st, Statement{Class: Write, MayWrite: true, Token: p.text(p.t())})
+		case "currval":
+			demote(st, Statement{Class: SessionState, DependsState: true, Token: p.text(p.t())})
+		}
 	}
 }

@@ -39,6 +39,8 @@ func newMySQLWords(keywordList, functionList string) *vocabulary {
 	}
 	each(get, func(e *entry) { e.rule = true }, mysqlRuleWords)
 	each(get, func(e *entry) { e.keyword, e.infix = true, true }, "against columns of over escape row ordinality conflict")
+	each(get, func(e *entry) { e.keyword, e.reserved = true, true }, "row") // ROW (1, 2)
+	each(get, func(e *entry) { e.rule = true }, "nextval currval")
 	each(get, func(e *entry) { e.operand = true },
 		"null true false end current_date current_time current_timestamp localtime localtimestamp utc_date utc_time utc_timestamp current_user")
 	each(get, func(e *entry) { e.keyword, e.prefix = true, true },

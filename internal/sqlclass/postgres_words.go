@@ -31,7 +31,7 @@ var postgresWords = sync.OnceValue(func() *vocabulary {
 		e.reserved = category == "R" || category == "C"
 		e.infix = category == "T"
 	})
-	each(get, func(e *entry) { e.infix = true }, "escape columns passing conflict set over filter varying")
+	each(get, func(e *entry) { e.infix = true }, "escape columns passing conflict set over filter varying second")
 	each(get, func(e *entry) { e.prefix = true },
 		"like ilike similar is join overlaps by escape zone first next rows range groups path passing ref value key content document version set")
 	each(get, func(e *entry) { e.operand = true },
