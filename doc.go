@@ -20,8 +20,8 @@
 // session's [Token]. A write whose outcome is unknown ([ErrCommitUnknown]) counts as one.
 //
 // A statement runs on a replica only if its text is known to be a read, or a comment in it says so. Anything else runs on
-// the primary: a text that is not understood, a function of yours that [Config.ReadFunctions] does not name. Connections to
-// replicas refuse writes.
+// the primary: a text that is not understood, a function of yours that the server calls volatile and that
+// [Config.ReadFunctions] does not name. Connections to replicas refuse writes.
 //
 // # What is not promised
 //

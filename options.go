@@ -142,7 +142,7 @@ type Node struct {
 	SharedEndpoint bool
 
 	// MaxOpenConns is the limit on open connections of the node's pool, as (*sql.DB).SetMaxOpenConns. The library uses one
-	// more connection a node, and two on the primary.
+	// more connection a node, and two on the primary; a third there while it reads the catalogue.
 	// Defaults to no limit.
 	MaxOpenConns int
 
