@@ -92,6 +92,8 @@ type Request struct {
 	Dry bool
 	// Slot is true when the caller has a fallback slot already.
 	Slot bool
+	// Waited is what this statement has waited before: all its waits share one budget.
+	Waited time.Duration
 }
 
 // Decided is where a statement goes.
@@ -101,7 +103,7 @@ type Decided struct {
 	Reason   core.Reason
 	Class    core.Class
 	Level    core.Level
-	Waited   time.Duration
+	Waited   time.Duration // in all, with what the request had waited before
 	Retry    core.Retry
 	FellBack bool
 	Slot     bool // a fallback slot was taken: the caller gives it back with Release
@@ -129,6 +131,10 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 		Budget:   r.cfg.Strategy.Wait,
 	}
 	session := r.apply(core.FromContext(ctx), &in)
+	if req.Waited > 0 {
+		in.Budget = max(0, in.Budget-req.Waited)
+		in.Waited = in.Budget == 0
+	}
 	if in.Node >= len(r.inflight) {
 		out.Level, out.Reason, out.Err = in.Level, core.ReasonContext, ErrUnknownNode
 		return
@@ -164,13 +170,14 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 			began = in.Now
 		}
 		if r.wait(ctx, session, &in, d) {
-			in.Budget = max(0, r.budget(ctx)-time.Since(began))
+			in.Budget = max(0, r.budget(ctx)-req.Waited-time.Since(began))
 			in.Waited = in.Waited || in.Budget == 0 // for a capture, for as long as it might
 		} else {
 			in.Budget = 0
 		}
 		if ctx.Err() != nil {
-			out.Level, out.Reason, out.Waited, out.Err = in.Level, d.Reason, time.Since(began), ctx.Err()
+			out.Level, out.Reason, out.Err = in.Level, d.Reason, ctx.Err()
+			out.Waited = req.Waited + time.Since(began)
 			return
 		}
 	}
@@ -270,8 +277,9 @@ func (r *Router) waitCapture(ctx context.Context, c *core.Capture) bool {
 func (r *Router) settle(ctx context.Context, req *Request, in *core.Input, d core.Decision, began time.Time, out *Decided) {
 	out.Level, out.Reason, out.FellBack = in.Level, d.Reason, d.FellBack
 	out.Positions, out.CapturedAt = in.Need.Positions, in.Need.CapturedAt
+	out.Waited = req.Waited
 	if !began.IsZero() {
-		out.Waited = time.Since(began)
+		out.Waited += time.Since(began)
 	}
 	switch d.Action {
 	case core.GoReplica:

@@ -108,6 +108,25 @@ func TestRouteBudget(t *testing.T) {
 	}
 }
 
+// TestRouteBudgetIsOneForAllTries: a statement that is routed once more has what is left of its wait.
+func TestRouteBudgetIsOneForAllTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for waited, wants := range map[time.Duration]time.Duration{
+			0: waitTimeout, waitTimeout / 4: waitTimeout * 3 / 4, waitTimeout: 0, 2 * waitTimeout: 0,
+		} {
+			r := route(t, nil, 100, newNodes(2)...)
+			r.nodes[0].Set(func(s *fakenode.State) { s.LSN = 0x6000 })
+			s, ctx := session(t.Context())
+			r.wrote(s)
+			require.NoError(t, r.Captures.Join().Wait(t.Context()))
+			d, took := r.read(ctx, func(r *router.Request) { r.Waited = waited })
+			r.wants(d, 0, core.ReasonWaitTimeout)
+			require.Equal(t, wants, took)
+			require.Equal(t, waited+took, d.Waited)
+		}
+	})
+}
+
 // TestRouteBudgetOfTheContext: the caller's deadline and WithWait come before the strategy's wait.
 func TestRouteBudgetOfTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

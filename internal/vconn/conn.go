@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"time"
 
 	"github.com/readroute/readroute/internal/core"
 	"github.com/readroute/readroute/internal/router"
@@ -22,6 +23,8 @@ type Conn struct {
 
 	request router.Request // reused
 	decided router.Decided // where the current statement runs
+	waited  time.Duration  // how long the current statement has waited for a replica
+	failed  int            // replicas that could not serve the current statement
 
 	// What this checkout has:
 	replica held

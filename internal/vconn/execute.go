@@ -75,6 +75,7 @@ func (c *Conn) retryFor(h *held, err error) core.Retry {
 func (c *Conn) again(ctx context.Context, st *sqlclass.Statement, query string, h *held,
 	retry core.Retry, first error, op func(*physical) error,
 ) (*held, error) {
+	c.failed++
 	node := c.decided.Node // h has none when its connection could not be replaced
 	exclude := uint64(1) << node
 	switch retry {

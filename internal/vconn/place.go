@@ -11,6 +11,9 @@ import (
 	"github.com/readroute/readroute/internal/sqlclass"
 )
 
+// replicaTries is how many replicas are tried for one statement, counting the one retry, before the primary is.
+const replicaTries = 2
+
 // primaryTries is how many connections are opened in search of one that leads to a primary, while an address that
 // should lead there still leads to another node now and then.
 const primaryTries = 4
@@ -25,8 +28,15 @@ func (c *Conn) place(ctx context.Context, st *sqlclass.Statement, retry core.Ret
 		*d = router.Decided{Node: h.node, Role: c.tx.role, Reason: core.ReasonTx, Class: core.Class(st.Class)}
 		return h, nil
 	}
-	for failures := 0; ; failures++ {
+	if retry == core.RetryNone {
+		c.waited, c.failed = 0, 0
+	}
+	for {
+		if c.failed >= replicaTries {
+			exclude = ^uint64(0)
+		}
 		c.cluster.Router.Route(ctx, c.ask(st, retry, exclude), d)
+		c.waited = d.Waited
 		if d.Slot {
 			c.slot = true
 		}
@@ -45,9 +55,7 @@ func (c *Conn) place(ctx context.Context, st *sqlclass.Statement, retry core.Ret
 			return nil, err
 		}
 		exclude |= 1 << d.Node
-		if failures > 0 {
-			exclude = ^uint64(0)
-		}
+		c.failed++
 		if retry == core.RetryNone {
 			retry = core.RetryConnection
 		}
@@ -73,6 +81,7 @@ func (c *Conn) ask(st *sqlclass.Statement, retry core.Retry, exclude uint64) *ro
 		Exclude: exclude,
 		Retry:   retry,
 		Slot:    c.slot,
+		Waited:  c.waited,
 	}
 	req := &c.request
 	switch {

@@ -82,6 +82,7 @@ func (c *Conn) placePrepare(ctx context.Context, st *sqlclass.Statement) (*held,
 	if c.tx != nil {
 		return c.tx.h, nil
 	}
+	c.waited, c.failed = 0, 0
 	req := c.ask(st, core.RetryNone, 0)
 	req.Dry = true
 	d := &c.decided
