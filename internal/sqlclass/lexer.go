@@ -67,17 +67,20 @@ func (l *lexer) next(t *token) {
 			l.word(t, end)
 			return
 		case charOther:
-			if c != '*' && c != '\\' && c != '{' && c != '}' {
+			if c != '*' && c != '\\' && c != '{' && c != '}' && c != '[' && c != ']' {
 				break
 			}
 			if l.dialect == PostgreSQL {
-				if c != '*' {
+				if c != '*' && c != '[' && c != ']' {
 					l.bad(t, i)
 					return
 				}
 				break
 			}
 			switch {
+			case c == '[' || c == ']': // quotes of names under MariaDB's sql_mode=MSSQL, else nothing
+				l.bad(t, i)
+				return
 			case c == '*' && l.inVersioned && i+1 < len(s) && s[i+1] == '/':
 				l.inVersioned = false
 				i += 2

@@ -1,5 +1,7 @@
 package sqlclass
 
+import "strings"
+
 // mysqlQuery walks from the current token to the end of the statement and makes st what the tokens say. A query is a read if
 // nothing in it says otherwise.
 func (p *scan) mysqlQuery(st *Statement) {
@@ -33,9 +35,9 @@ func (p *scan) mysqlQuery(st *Statement) {
 			if p.vocab.everyName || p.before(0).is('.') {
 				p.mysqlName(st, t)
 			}
-		case userVar, sysVar:
+		case userVar, sysVar, str:
 			p.mysqlToken(st)
-		case str, number, param:
+		case number, param:
 		}
 	}
 }
@@ -56,7 +58,21 @@ func (p *scan) mysqlToken(st *Statement) {
 		p.mysqlSystemVariable(st)
 	case punct:
 		p.mysqlPunct(st, t.char)
-	case str, number, param, endOfText, bad:
+	case str:
+		if p.s[t.start] == '"' {
+			p.mysqlAnsiName(st, t)
+		}
+	case number, param, endOfText, bad:
+	}
+}
+
+// mysqlAnsiName looks at a string in double quotes that is a name under ANSI_QUOTES: by a dot it can be nothing else, and what the
+// catalogue tells of counts.
+func (p *scan) mysqlAnsiName(st *Statement, t *token) {
+	next := p.peek()
+	if p.before(0).is('.') || next.is('.') ||
+		p.vocab.everyName && p.vocab.words.findQuoted(p.s, int(t.start)+1, int(t.end)-1).place == placeNode {
+		unknown(st, p.text(t))
 	}
 }
 
@@ -70,6 +86,10 @@ func (p *scan) mysqlPunct(st *Statement, char byte) {
 			return
 		}
 		p.depth--
+	case '%':
+		if p.dialect == MariaDB && strings.EqualFold(p.text(p.before(0)), "sql") { // SQL%ROWCOUNT under sql_mode=ORACLE
+			demote(st, Statement{Class: SessionState, DependsState: true, Token: "SQL%"})
+		}
 	case assign:
 		demote(st, Statement{Class: SessionState, LeavesState: true, Token: ":="})
 	}
@@ -170,6 +190,9 @@ func (p *scan) mysqlSystemVariable(st *Statement) {
 
 func (p *scan) mysqlOpen(st *Statement) {
 	name, before := p.before(0), p.before(1)
+	if name.kind == number { // t.5 (1): after a dot, digits are a name
+		unknown(st, p.text(name))
+	}
 	if name.isName() || name.kind == str && p.reading&doubleIsName == 0 && p.s[name.start] == '"' {
 		p.asking, p.asked, p.askedBefore, p.askedSchema = true, *name, *before, *p.before(2)
 	}
@@ -221,6 +244,7 @@ func (p *scan) mysqlAsked(st *Statement) {
 // mysqlQualified looks at a name after a dot: the tables of some schemas show one node.
 func (p *scan) mysqlQualified(st *Statement) {
 	schema := p.known(p.before(1))
+	p.mysqlPseudocolumn(st)
 	if p.before(2).is('.') {
 		return
 	}
@@ -233,12 +257,17 @@ func (p *scan) mysqlQualified(st *Statement) {
 		}
 	case placeUnknown, placeEvery, placeSession:
 	}
-	if p.dialect == MariaDB { // under sql_mode=ORACLE the pseudocolumns of a sequence
-		switch p.name(p.t()) {
-		case "nextval":
-			demote(st, Statement{Class: Write, MayWrite: true, Token: p.text(p.t())})
-		case "currval":
-			demote(st, Statement{Class: SessionState, DependsState: true, Token: p.text(p.t())})
-		}
+}
+
+// mysqlPseudocolumn looks for what a name after a dot is under MariaDB's sql_mode=ORACLE: a sequence's next or current value.
+func (p *scan) mysqlPseudocolumn(st *Statement) {
+	if p.dialect != MariaDB {
+		return
+	}
+	switch p.name(p.t()) {
+	case "nextval":
+		demote(st, Statement{Class: Write, MayWrite: true, Token: p.text(p.t())})
+	case "currval":
+		demote(st, Statement{Class: SessionState, DependsState: true, Token: p.text(p.t())})
 	}
 }

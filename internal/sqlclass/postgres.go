@@ -152,7 +152,7 @@ func (p *scan) endsTx(commits bool) Statement {
 
 // postgresExplain classifies EXPLAIN. Without ANALYZE it runs nothing; with it, it runs the statement.
 func (p *scan) postgresExplain() Statement {
-	analyze := false
+	analyze, quoted := false, false
 	p.advance()
 	for p.t().kind == word && (p.t().kw == kwAnalyze || p.t().kw == kwVerbose) {
 		analyze = analyze || p.t().kw == kwAnalyze
@@ -169,6 +169,8 @@ func (p *scan) postgresExplain() Statement {
 		}
 		for !p.ended() && !p.t().is(')') {
 			switch {
+			case p.t().kind == quotedName: // it can be that option as well, and a second one counts
+				quoted = true
 			case p.before(0).kind == word && p.before(0).kw == kwAnalyze:
 				analyze = !off(p.text(p.t()))
 			case p.t().kind == word && p.t().kw == kwAnalyze:
@@ -180,6 +182,7 @@ func (p *scan) postgresExplain() Statement {
 			p.advance()
 		}
 	}
+	analyze = analyze || quoted
 	p.planned = !analyze
 	st := Statement{Class: Read}
 	switch {
