@@ -125,6 +125,8 @@ type Decision struct {
 	// WouldWait is true in an answer of [DB.Explain] when the statement would have to wait first; Node and Reason are what
 	// comes of it if the wait succeeds.
 	WouldWait bool
+	// Shadow is where the statement would have gone in ModeRoute; nil in every other mode than [ModeShadow].
+	Shadow *Shadow
 	// Err is why the statement ran nowhere.
 	Err error
 }

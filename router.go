@@ -190,6 +190,7 @@ func (db *DB) decision(d *router.Decided) Decision {
 	if d.Node >= 0 {
 		out.Node = db.nodes[d.Node].Name
 	}
+	out.Shadow = db.shadow(d.Shadow)
 	return out
 }
 

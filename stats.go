@@ -16,6 +16,9 @@ type RouteStats struct {
 	Refused map[Reason]uint64
 	// Waiting is how many reads wait for a replica now.
 	Waiting int
+	// Mode and ReadShare are what SetMode and SetReadShare have set.
+	Mode      Mode
+	ReadShare float64
 	// Classes says how the classification of texts is cached.
 	Classes ClassStats
 }
@@ -67,13 +70,18 @@ func (n NodeStats) Total() uint64 {
 	return total
 }
 
-// RouteStats returns the statistics. The embedded Stats method is that of the routed pool and counts virtual
-// connections, which have no socket behind them; the sockets are in NodeStats.
+// Stats returns the statistics of the routed pool, which counts virtual connections: a checkout is one, and there is no
+// socket behind it. The sockets are in [DB.RouteStats], a pool for each node and role.
+func (db *DB) Stats() sql.DBStats { return db.DB.Stats() }
+
+// RouteStats returns the statistics. It asks no server.
 func (db *DB) RouteStats() RouteStats {
 	c := db.classifier.Stats()
 	s := RouteStats{
-		Refused: db.reasons(-1),
-		Waiting: db.monitor.Waiting(),
+		Refused:   db.reasons(-1),
+		Waiting:   db.monitor.Waiting(),
+		Mode:      Mode(db.router.Mode()),
+		ReadShare: db.router.Share(),
 		Classes: ClassStats{
 			Entries: c.Entries, Bytes: c.Bytes, Hits: c.Hits, Misses: c.Misses, Learned: c.Learned, LearnedHits: c.LearnedHits,
 			LearnedEntries: c.LearnedEntries, LearnedBytes: c.LearnedBytes,

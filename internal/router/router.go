@@ -55,6 +55,7 @@ type Router struct {
 	Process core.Session
 
 	cfg      Config
+	control  atomic.Uint64  // a control
 	inflight []atomic.Int64 // statements that run on each node
 	fallback chan struct{}  // a slot for each read that falls back; nil: no limit
 	counts   []atomic.Uint64
@@ -74,6 +75,7 @@ func New(cfg Config, m *monitor.Monitor, c *monitor.Captures, nodes []string) *R
 	for i, n := range nodes {
 		r.names[n] = i
 	}
+	r.control.Store(uint64(newControl(ModeRoute, everything)))
 	if cfg.FallbackLimit > 0 {
 		r.fallback = make(chan struct{}, cfg.FallbackLimit)
 	}
@@ -111,6 +113,7 @@ type Decided struct {
 	Positions  []core.Position
 	CapturedAt time.Time
 	WouldWait  bool // of a dry run: it would have to wait first
+	Shadow     *Shadow // in ModeShadow
 	Err        error
 }
 
@@ -143,11 +146,17 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 		// Nothing to look up: such a statement goes to the primary whatever the session needs.
 		session, in.Level = nil, core.LevelUnset
 	}
+	if mode := control(r.control.Load()); mode.holdsBack() {
+		in.PrimaryAll = true
+		if mode.mode() == ModeShadow {
+			out.Shadow = r.shadow(session, in)
+		}
+	}
 	var began time.Time
 	lost := false
 	for {
 		if session != nil {
-			if v := session.ViewTo(r.cfg.Cluster, time.Now, &in.Need); v != core.VerdictNone {
+			if v := session.ViewTo(r.cfg.Cluster, now, &in.Need); v != core.VerdictNone {
 				lost = lost || v == core.VerdictLost
 				r.verdict(v)
 			}
@@ -180,8 +189,12 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 			out.Waited = req.Waited + time.Since(began)
 			return
 		}
+		in.PrimaryAll = in.PrimaryAll || r.Mode() != ModeRoute // it may have been changed during the wait
 	}
 }
+
+// now is the clock of a session.
+var now = time.Now
 
 // decide asks the clock only when the answer depends on it: a read of a covered session does not.
 func (r *Router) decide(in *core.Input) core.Decision {

@@ -25,7 +25,9 @@ func (c *Conn) place(ctx context.Context, st *sqlclass.Statement, retry core.Ret
 	d := &c.decided
 	if c.tx != nil {
 		h := c.tx.h
-		*d = router.Decided{Node: h.node, Role: c.tx.role, Reason: core.ReasonTx, Class: core.Class(st.Class)}
+		*d = router.Decided{
+			Node: h.node, Role: c.tx.role, Reason: core.ReasonTx, Class: core.Class(st.Class), Shadow: c.tx.shadow,
+		}
 		return h, nil
 	}
 	if retry == core.RetryNone {

@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/router"
 	"github.com/readroute/readroute/internal/sqlclass"
 )
 
@@ -17,6 +18,7 @@ type Tx struct {
 	role   core.Role
 	native driver.Tx
 	ctx    context.Context
+	shadow *router.Shadow // of BeginTx: its statements would have gone there too
 }
 
 var _ driver.Tx = (*Tx)(nil)
@@ -60,7 +62,7 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	if h == &c.primary {
 		c.followed()
 	}
-	t := &Tx{c: c, h: h, role: c.decided.Role, native: native, ctx: ctx}
+	t := &Tx{c: c, h: h, role: c.decided.Role, native: native, ctx: ctx, shadow: c.decided.Shadow}
 	if !c.rawTx && c.tx == nil { // else it begins nothing
 		c.writes.inTx, c.writes.wrote = c.writes.inTx[:0], false
 	}
