@@ -24,6 +24,8 @@ const (
 	// CataloguePrimary: what has this name can only be read on the primary: a sequence, an unlogged table, a type with a
 	// cast over a volatile function, a table that has a column with such a cast.
 	CataloguePrimary CatalogueKind = "primary"
+	// CatalogueAttribute: a volatile function that can be called as if it were a column: t.name for name(t).
+	CatalogueAttribute CatalogueKind = "attribute"
 	// CatalogueOperator: an operator over a volatile function.
 	CatalogueOperator CatalogueKind = "operator"
 )
@@ -41,7 +43,7 @@ WITH own AS (
 	SELECT oid FROM pg_catalog.pg_namespace
 	WHERE nspname NOT IN ('pg_catalog', 'information_schema') AND nspname NOT LIKE 'pg\_toast%' AND nspname NOT LIKE 'pg\_temp%'
 ), fn AS (
-	SELECT p.oid, p.pronamespace, p.proname, pg_catalog.pg_get_expr(p.proargdefaults, 0) AS defaults,
+	SELECT p.oid, p.pronamespace, p.proname, p.pronargs - p.pronargdefaults AS needed, p.proargtypes[0] AS argument, pg_catalog.pg_get_expr(p.proargdefaults, 0) AS defaults,
 		p.provolatile = 'v' OR EXISTS (
 			SELECT FROM pg_catalog.pg_aggregate a JOIN pg_catalog.pg_proc f ON f.oid IN (a.aggtransfn, a.aggfinalfn,
 				a.aggcombinefn, a.aggserialfn, a.aggdeserialfn, a.aggmtransfn, a.aggminvtransfn, a.aggmfinalfn)
@@ -55,6 +57,10 @@ WITH own AS (
 SELECT CASE WHEN pg_catalog.bool_or(changes) THEN 'volatile' ELSE 'reads' END AS kind, n.nspname::text AS schema, fn.proname::text AS name,
 	coalesce(pg_catalog.string_agg(defaults, ', '), '') AS text
 FROM fn JOIN pg_catalog.pg_namespace n ON n.oid = fn.pronamespace GROUP BY n.nspname, fn.proname
+UNION ALL
+SELECT DISTINCT 'attribute', n.nspname::text, fn.proname::text, ''
+FROM fn JOIN pg_catalog.pg_type t ON t.oid = fn.argument JOIN pg_catalog.pg_namespace n ON n.oid = fn.pronamespace
+WHERE fn.changes AND fn.needed <= 1 AND t.typtype IN ('c', 'd', 'p')
 UNION ALL
 SELECT 'view', n.nspname::text, c.relname::text, pg_catalog.pg_get_viewdef(c.oid)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'v' AND n.oid IN (SELECT oid FROM own)
@@ -107,6 +113,10 @@ func (c *Classifier) SetCatalogue(rows []CatalogueRow) {
 			case r.Kind == CatalogueVolatile, r.Kind == CatalogueReads && !c.harmless(c.base, "SELECT "+r.Text):
 				harmful[name] = true
 				get(name).shadowed = true
+			case r.Kind == CatalogueAttribute:
+				if e := get(name); e.place == placeUnknown {
+					e.place = placeAttribute
+				}
 			case r.Kind == CataloguePrimary:
 				get(name).primary()
 			}

@@ -31,6 +31,17 @@ func BenchmarkClassify(b *testing.B) {
 			}
 		})
 	}
+	for _, name := range []string{"list", "strings", "rows", "calls", "comments", "names"} {
+		text := hard[name](10 << 20)
+		b.Run("10MiB/"+name, func(b *testing.B) { // in both dialects, each under 100 ms
+			b.ReportAllocs()
+			b.SetBytes(2 * int64(len(text)))
+			for b.Loop() {
+				sqlclass.ClassifyText(sqlclass.MySQL, text)
+				sqlclass.ClassifyText(sqlclass.PostgreSQL, text)
+			}
+		})
+	}
 	b.Run("cached", func(b *testing.B) {
 		c, _ := sqlclass.New(sqlclass.Options{Dialect: sqlclass.PostgreSQL})
 		c.Classify(typical)

@@ -255,7 +255,7 @@ func (p *scan) mysqlQualified(st *Statement) {
 		if p.known(p.t()).place != placeEvery {
 			demote(st, Statement{Token: p.text(p.t())})
 		}
-	case placeUnknown, placeEvery, placeSession:
+	case placeUnknown, placeEvery, placeSession, placeHidden, placeAttribute:
 	}
 }
 

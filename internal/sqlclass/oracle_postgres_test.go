@@ -128,6 +128,8 @@ var oracleSchema = []string{
 	`CREATE TYPE wrapped AS (v int)`, `CREATE FUNCTION wrap(int) RETURNS wrapped LANGUAGE sql AS 'INSERT INTO victim VALUES ($1) RETURNING row(id)::wrapped'`,
 	`CREATE CAST (int AS wrapped) WITH FUNCTION wrap(int)`,
 	`CREATE DOMAIN checked AS int CHECK (VALUE <> log_and_get(77))`,
+	`CREATE FUNCTION noted(t) RETURNS int LANGUAGE sql AS 'INSERT INTO victim VALUES ($1.id) RETURNING id'`,
+	`CREATE FUNCTION doubled(t) RETURNS int LANGUAGE sql STABLE AS 'SELECT $1.n * 2'`,
 	`CREATE AGGREGATE logged_sum (int) (SFUNC = add_logged, STYPE = int, INITCOND = '0')`,
 }
 
@@ -146,6 +148,8 @@ var oracleStatements = []struct {
 	{`SELECT * FROM locking`, false}, {`SELECT * FROM above`, false}, {`TABLE logging`, false}, {`SELECT +! 1`, false},
 	{`SELECT 1::wrapped`, false}, {`SELECT CAST(1 AS "wrapped")`, false}, {`SELECT 1::checked`, false}, {`SELECT last_value FROM seq1`, false}, {`SELECT * FROM "seq1"`, false},
 	{`SELECT * FROM unlogged`, false}, {`SELECT logged_sum(id) FROM t`, false}, {`SELECT "log_and_get"(1)`, false},
+	{`SELECT t.noted FROM t`, false}, {`SELECT (t).noted FROM t`, false}, {`SELECT x."noted" FROM t AS x`, false},
+	{`SELECT t.doubled, t.n AS noted FROM t`, true}, {`SELECT noted FROM (SELECT 1 AS noted) x`, true},
 	{`SELECT 1 - 2 + 3`, true}, {`EXPLAIN SELECT * FROM t FOR UPDATE`, true}, {`EXPLAIN INSERT INTO victim VALUES (1)`, true},
 	{`EXPLAIN (ANALYZE, COSTS off) SELECT * FROM t`, true}, {`COPY t TO STDOUT`, true}, {`COPY (TABLE t) TO STDOUT (FORMAT csv)`, true},
 	{`SELECT random(), gen_random_uuid(), clock_timestamp()`, true}, {`SELECT txid_current_snapshot()`, true},

@@ -83,6 +83,12 @@ func (p *scan) postgresWord(st *Statement) {
 		}
 	case kwInsert, kwDelete, kwMerge:
 		p.postgresVerb(st)
+	case kwLike: // stands for operators that the text does not name
+		for _, operator := range [...]string{"~~", "!~~", "~~*", "!~~*"} {
+			if p.vocab.operators[operator] {
+				unknown(st, p.text(t))
+			}
+		}
 	case kwWith:
 		if previous.is('(') {
 			p.parens[p.depth].flags |= parenWith
@@ -273,6 +279,10 @@ func (p *scan) postgresName(st *Statement, t *token) {
 		demote(st, Statement{Class: SessionState, DependsState: true, LeavesState: st.Class == Write, Token: p.text(t)})
 	case placeHidden:
 		unknown(st, p.text(t))
+	case placeAttribute:
+		if p.before(1).is('.') {
+			unknown(st, p.text(t))
+		}
 	case placeUnknown, placeEvery, placeSchema:
 	}
 }

@@ -23,12 +23,13 @@ const (
 type place uint8
 
 const (
-	placeUnknown place = iota // a name as any other
-	placeEvery                // a table or view of the server's own that is the same on every node
-	placeNode                 // what shows one node, or what the catalogue says belongs on the primary
-	placeSession              // what lives in one session
-	placeHidden               // a name in escapes: it can be any
-	placeSchema               // a schema of the server's own: its tables are told apart by their own names
+	placeUnknown   place = iota // a name as any other
+	placeEvery                  // a table or view of the server's own that is the same on every node
+	placeNode                   // what shows one node, or what the catalogue says belongs on the primary
+	placeSession                // what lives in one session
+	placeHidden                 // a name in escapes: it can be any
+	placeAttribute              // after a dot, a call of a volatile function of the row
+	placeSchema                 // a schema of the server's own: its tables are told apart by their own names
 )
 
 // entry is what is known of one word.
