@@ -6,6 +6,9 @@
 // pauses or delays replay, a server that stops, crashes, freezes, is promoted or follows another. A Proxy in front of
 // any server cuts, refuses, delays, swallows and re-points its connections.
 //
+// StartMySQL and StartMariaDB make a primary with replicas by GTID, from an installed MySQL or MariaDB, with the same
+// faults. MariaDB has to be there; MySQL may be missing, and Untested says so.
+//
 // No server and no data folder outlives the process that started them, however it ends. On Linux the kernel tells a
 // server that its parent is gone; everywhere a small watchdog process, in a session of its own, sees the end of a pipe,
 // stops what is still running and removes the folder. What even that leaves behind (the machine went down) is removed

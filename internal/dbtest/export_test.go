@@ -42,3 +42,30 @@ func ChownLike(path string, info os.FileInfo) error {
 
 // WithoutParentDeathSignal makes servers hear of their owner's death from the watchdog only.
 func WithoutParentDeathSignal() { parentDeathSignal = 0 }
+
+var (
+	ParseMySQLVersion = parseMySQLVersion
+	CompareVersions   = compareVersions
+)
+
+// MySQLTemplates are the folders of this process's templates.
+func MySQLTemplates() []string {
+	mysqlTemplates.Lock()
+	defer mysqlTemplates.Unlock()
+	var paths []string
+	for _, folder := range mysqlTemplates.folders {
+		paths = append(paths, folder.path)
+	}
+	return paths
+}
+
+// Folder is where the cluster keeps everything but the template.
+func (c *MySQLCluster) Folder() string { return c.folder.path }
+
+// Pid is the server's process, 0 when there is none.
+func (n *MySQLNode) Pid() int {
+	if p := n.process.Load(); p.running() {
+		return p.pid
+	}
+	return 0
+}

@@ -37,6 +37,11 @@ for f in "$0"/*/postmaster.pid; do
 	done
 	kill -CONT "$pid"
 done
+for f in "$0"/*.pid; do
+	[ -r "$f" ] && read -r pid <"$f" && owned "$pid" || continue
+	pids="$pids $pid"
+	kill -KILL "$pid"
+done
 tries=0
 for pid in $pids; do
 	while owned "$pid" && [ $tries -lt 200 ]; do

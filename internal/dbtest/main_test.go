@@ -60,6 +60,10 @@ func ownCluster(end string) {
 	if strings.HasSuffix(end, "unheard") {
 		dbtest.WithoutParentDeathSignal()
 	}
+	if flavor, end, ok := strings.Cut(end, ": "); ok {
+		ownMySQLCluster(flavor, end)
+		return
+	}
 	c, err := dbtest.StartPostgres(context.Background(), dbtest.PostgresOptions{Standbys: 1})
 	if err != nil {
 		fmt.Println(err)
