@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes sure that the database servers which the tests start are installed. Does nothing when they are; installs them
-# as root on Debian and Ubuntu; says what to install everywhere else. Never starts a service.
+# as root on Debian and Ubuntu; says what to install everywhere else. Never starts a service. MySQL is the one that may be
+# missing: the tests are left out then, and the last line of make test says so.
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 exec </dev/null
@@ -46,7 +47,30 @@ give_up() {
 	exit 1
 }
 
-look && exit 0
+# has_mysql looks where the tests do.
+has_mysql() {
+	local program
+	[ -z "${READROUTE_MYSQL:-}" ] || return 0
+	for program in /var/cache/readroute/mysql/usr/sbin/mysqld "$(PATH="$PATH:/usr/sbin" command -v mysqld || true)"; do
+		if [ -x "$program" ] && ! "$program" --no-defaults --version 2>/dev/null | grep -q MariaDB; then
+			return 0
+		fi
+	done
+	return 1
+}
+
+get_mysql() {
+	local problem
+	has_mysql && return
+	if ! problem=$(timeout 180 "$(dirname "$0")/mysql.sh" 2>&1); then
+		echo "deps: MySQL cannot be had here, its tests will be left out: ${problem:-it took too long}" >&2
+	fi
+}
+
+if look; then
+	get_mysql
+	exit 0
+fi
 [ -z "${READROUTE_PGBIN:-}" ] || has_postgres || give_up "correct READROUTE_PGBIN or unset it"
 has apt-get || give_up "install these with the system's package manager, then run make again"
 [ "$(id -u)" = 0 ] || give_up "run as root: apt-get install --no-install-recommends ${packages[*]}"
@@ -68,3 +92,4 @@ for i in "${!packages[@]}"; do
 done
 apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "${packages[@]}"
 look || give_up "installing ${packages[*]} did not help"
+get_mysql
