@@ -166,6 +166,7 @@ func TestK2_12_TransactionsBeginOnThePrimary(t *testing.T) {
 	c := sharedCluster(t)
 	table := newTable(t, c, "id int")
 	config := configFor(c)
+	patient(&config)
 	seen := record(&config)
 	db := open(t, config)
 	ctx := sessionContext(t)

@@ -64,6 +64,10 @@ func (db *DB) onDiscard(node int, why string) {
 	db.event(Event{Kind: EventStateDiscarded, Node: db.nodes[node].Name, Why: why})
 }
 
+func (db *DB) onPooledState(node int, token string) {
+	db.event(Event{Kind: EventPooledState, Node: db.nodes[node].Name, Why: token})
+}
+
 func (db *DB) event(e Event) {
 	if db.config.Hooks.Event != nil {
 		db.config.Hooks.Event(e)

@@ -34,8 +34,7 @@ func TestK5_16_TokenFromTheFuture(t *testing.T) {
 	c := sharedCluster(t)
 	table := newTable(t, c, "id int")
 	config := configFor(c)
-	config.Strategy = readroute.PositionWait(10 * time.Second)
-	config.CaptureTimeout = 10 * time.Second
+	patient(&config)
 	seen, happened := record(&config), listen(&config)
 	db := open(t, config)
 	system, err := strconv.ParseUint(onPrimary(t, c, "SELECT system_identifier FROM pg_control_system()"), 10, 64)

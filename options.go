@@ -141,6 +141,23 @@ type Node struct {
 	// found to be like that is treated so by itself.
 	SharedEndpoint bool
 
+	// Pooled says that a pooler in transaction mode (PgBouncer) stands before the server, so that statements of several
+	// clients share its sessions. Then the library leaves nothing of its own in a session: no startup parameter, no SET, no
+	// prepared statement. Session state that a statement of yours leaves behind outside a transaction (SET, LISTEN, an
+	// advisory lock, a temporary table) is reported as EventPooledState: it has leaked to other clients. A connection of
+	// the pooler outlives a restart of the server, so each read that must be fresh asks on its own connection first, one
+	// more round trip, as with SharedEndpoint. Prepared statements are run as text, so that bad SQL fails when it runs; a
+	// write whose outcome is unknown holds its session to the primary for StickyWindow; and the replica's own refusal of
+	// writes is all that keeps a misjudged one from it.
+	//
+	// Connectors of this package open connections in pgx's "exec" mode unless their config says "cache_describe" or
+	// "simple_protocol"; "cache_statement" needs a pooler that follows prepared statements (PgBouncer 1.21) and a connector
+	// of your own (stdlib.GetConnector).
+	//
+	// A pooler that spreads one database over several servers is both Pooled and a SharedEndpoint: nothing can be proven on
+	// it, and it serves no read that must be fresh.
+	Pooled bool
+
 	// MaxOpenConns is the limit on open connections of the node's pool, as (*sql.DB).SetMaxOpenConns. The library uses one
 	// more connection a node, and two on the primary; a third there while it reads the catalogue.
 	// Defaults to no limit.

@@ -21,6 +21,12 @@ func quick(config *readroute.Config) {
 	config.ProbeInterval = 10 * time.Millisecond
 }
 
+// patient is for tests whose replicas are running: a busy machine is no reason to fall back.
+func patient(config *readroute.Config) {
+	config.Strategy = readroute.PositionWait(10 * time.Second)
+	config.CaptureTimeout = 10 * time.Second
+}
+
 // TestCaptureBeginsAfterTheCommit lets the replicas have everything of a transaction but its commit record.
 func TestCaptureBeginsAfterTheCommit(t *testing.T) {
 	c := sharedCluster(t)

@@ -37,9 +37,26 @@ func PostgresConfig(config *pgx.ConnConfig) driver.Connector {
 	// A startup parameter outlives DISCARD ALL.
 	readOnly.RuntimeParams["default_transaction_read_only"] = "on"
 	return &postgresConnector{
+		config:   config,
 		native:   stdlib.GetConnector(*config),
 		readOnly: stdlib.GetConnector(*readOnly),
 	}
+}
+
+// pooled returns the connector for a node behind a pooler in transaction mode. A mode that prepares a statement in one
+// round trip and runs it in another would find itself in another session in between.
+func (c *postgresConnector) pooled() driver.Connector {
+	if c.err != nil {
+		return c
+	}
+	config := c.config.Copy()
+	switch config.DefaultQueryExecMode {
+	case pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeSimpleProtocol:
+	default:
+		config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
+	native := stdlib.GetConnector(*config)
+	return &postgresConnector{config: config, native: native, readOnly: native}
 }
 
 // dsnError says what is wrong with a DSN without repeating it: pgx masks passwords in its text, but not in every form.
@@ -53,6 +70,7 @@ func dsnError(err error) error {
 
 // postgresConnector opens pgx connections; its read-only form opens those for replicas.
 type postgresConnector struct {
+	config           *pgx.ConnConfig
 	native, readOnly driver.Connector
 	err              error
 }

@@ -54,17 +54,23 @@ func Open(config Config) (*DB, error) {
 		return nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
 	db := &DB{config: config, nodes: config.nodes(), classifier: classifier}
+	for i := range db.nodes {
+		if c, ok := db.nodes[i].Connector.(interface{ pooled() driver.Connector }); ok && db.nodes[i].Pooled {
+			db.nodes[i].Connector = c.pooled()
+		}
+	}
 	engine := postgres.Engine{}
 	strategy := config.Strategy.core(config.StickyWindow)
 
 	db.cluster = &vconn.Cluster{
-		Name:       config.Name,
-		Classifier: classifier,
-		Engine:     engine,
-		Strategy:   strategy,
-		Process:    config.WithoutSession == WithoutSessionProcess,
-		OnDiscard:  db.onDiscard,
-		Refusal:    refusal,
+		Name:          config.Name,
+		Classifier:    classifier,
+		Engine:        engine,
+		Strategy:      strategy,
+		Process:       config.WithoutSession == WithoutSessionProcess,
+		OnDiscard:     db.onDiscard,
+		OnPooledState: db.onPooledState,
+		Refusal:       refusal,
 
 		CaptureTimeout: config.CaptureTimeout,
 	}
@@ -102,6 +108,7 @@ func (db *DB) pool(engine vconn.Engine, i int, n Node, writer bool) vconn.PoolCo
 		Connector:       n.Connector,
 		Engine:          engine,
 		Writer:          writer,
+		Pooled:          n.Pooled,
 		DialTimeout:     db.config.ProbeTimeout,
 		MaxOpenConns:    n.MaxOpenConns,
 		MaxIdleConns:    n.MaxIdleConns,
@@ -136,7 +143,8 @@ func (db *DB) watch(engine vconn.Engine) monitor.Config {
 			Name:   n.Name,
 			Zone:   db.config.zone(n),
 			Weight: uint32(min(n.Weight, 1<<20)),
-			Shared: n.SharedEndpoint,
+			Shared: n.SharedEndpoint || n.Pooled,
+			Blind:  n.SharedEndpoint && n.Pooled,
 			Dial:   dialer(engine, n.Connector),
 		})
 	}

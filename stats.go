@@ -16,8 +16,9 @@ type RouteStats struct {
 	Refused map[Reason]uint64
 	// Waiting is how many reads wait for a replica now.
 	Waiting int
-	// Mode and ReadShare are what SetMode and SetReadShare have set.
-	Mode      Mode
+	// Mode is what SetMode has set.
+	Mode Mode
+	// ReadShare is what SetReadShare has set, from 0 to 1.
 	ReadShare float64
 	// Classes says how the classification of texts is cached.
 	Classes ClassStats

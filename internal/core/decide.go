@@ -247,6 +247,9 @@ func decidePosition(in *Input, s *Snapshot, eligible uint64) Decision {
 
 // covers holds a replica to all that the session needs.
 func covers(in *Input, s *Snapshot, n *NodeView) Coverage {
+	if n.Blind && len(in.Need.Positions) > 0 {
+		return Incomparable
+	}
 	if n.Sample.Position.Timeline == 0 {
 		replay, _ := n.Proof()
 		return s.covers(&replay, in.Need.Positions, in.Need.CapturedAt)

@@ -53,6 +53,7 @@ type PostgresCluster struct {
 	mu      sync.Mutex // guards the fields below
 	nodes   []*PostgresNode
 	primary *PostgresNode
+	poolers []*PgBouncer
 }
 
 // errPortTaken is returned by a start whose port somebody else has taken since it was chosen.
@@ -326,6 +327,12 @@ func (c *PostgresCluster) Close() error {
 			wg.Go(n.shutdown)
 		}
 		wg.Wait()
+		c.mu.Lock()
+		poolers := c.poolers
+		c.mu.Unlock()
+		for _, b := range poolers {
+			b.Close()
+		}
 		c.closeErr = c.folder.remove()
 		c.launcher.close()
 	})

@@ -20,7 +20,9 @@ type Node struct {
 	Zone   int
 	Weight uint32
 	Shared bool
-	Dial   Dialer
+	// Blind: a position that is read there speaks for no later statement, so the node serves nothing that must be fresh.
+	Blind bool
+	Dial  Dialer
 }
 
 // Config is what a Monitor needs to know. Every field must be set.
@@ -62,7 +64,7 @@ func Start(cfg Config) *Monitor {
 	m.ctx, m.cancel = context.WithCancelCause(context.Background())
 	m.views = make([]core.NodeView, len(cfg.Nodes))
 	for i, n := range cfg.Nodes {
-		m.views[i] = core.NodeView{Name: n.Name, Zone: n.Zone, Weight: n.Weight, Shared: n.Shared}
+		m.views[i] = core.NodeView{Name: n.Name, Zone: n.Zone, Weight: n.Weight, Shared: n.Shared, Blind: n.Blind}
 		m.nodes = append(m.nodes, newNode(m, i, n))
 	}
 	m.publishLocked() // nobody else is here yet

@@ -40,7 +40,9 @@ func (c control) holdsBack() bool {
 }
 
 // SetMode changes the mode. A statement that is routed after SetMode has returned follows it.
-func (r *Router) SetMode(m Mode) { r.change(func(c control) control { return newControl(m, c.share()) }) }
+func (r *Router) SetMode(m Mode) {
+	r.change(func(c control) control { return newControl(m, c.share()) })
+}
 
 // SetShare changes which part of the reads may go to replicas, from 0 to 1.
 func (r *Router) SetShare(share float64) {
@@ -66,7 +68,7 @@ func (r *Router) Share() float64 {
 
 // Shadow is where a statement would have gone in ModeRoute, as far as that can be told without a wait.
 type Shadow struct {
-	Node      int  // -1: nowhere
+	Node      int // -1: nowhere
 	Role      core.Role
 	Reason    core.Reason
 	WouldWait bool

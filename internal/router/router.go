@@ -112,7 +112,7 @@ type Decided struct {
 	// Positions is what the node must show; it is empty when any state will do.
 	Positions  []core.Position
 	CapturedAt time.Time
-	WouldWait  bool // of a dry run: it would have to wait first
+	WouldWait  bool    // of a dry run: it would have to wait first
 	Shadow     *Shadow // in ModeShadow
 	Err        error
 }

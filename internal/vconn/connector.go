@@ -32,6 +32,9 @@ type Cluster struct {
 	// OnDiscard hears that a physical connection was closed at check-in because it carried session state or an open
 	// transaction. It may be nil.
 	OnDiscard func(node int, why string)
+	// OnPooledState hears that a statement has left session state behind in a session that a pooler shares. token is what
+	// did it. It may be nil.
+	OnPooledState func(node int, token string)
 	// Shutdown closes everything else; the connector calls it when the routed *sql.DB is closed.
 	Shutdown func() error
 }

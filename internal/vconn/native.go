@@ -247,6 +247,42 @@ func nativeStmtExec(ctx context.Context, p *physical, stmt driver.Stmt, args []d
 	return stmt.Exec(old) //nolint:staticcheck // database/sql still serves such drivers
 }
 
+// textStmt is a prepared statement that is not prepared anywhere.
+type textStmt struct {
+	p    *physical
+	text string
+}
+
+// Close has nothing to close.
+func (s *textStmt) Close() error { return nil }
+
+// NumInput leaves the count to the server.
+func (s *textStmt) NumInput() int { return -1 }
+
+// Exec is not used: database/sql's own rules have been applied, and ExecContext is preferred.
+func (s *textStmt) Exec([]driver.Value) (driver.Result, error) { return nil, errStmtOld }
+
+// Query is not used.
+func (s *textStmt) Query([]driver.Value) (driver.Rows, error) { return nil, errStmtOld }
+
+// ExecContext runs the text with arguments that are bound already.
+func (s *textStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	if s.p.execer == nil {
+		return nil, errNoText
+	}
+	return s.p.execer.ExecContext(ctx, s.text, args)
+}
+
+// QueryContext is like ExecContext.
+func (s *textStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	if s.p.queryer == nil {
+		return nil, errNoText
+	}
+	return s.p.queryer.QueryContext(ctx, s.text, args)
+}
+
+var errNoText = errors.New("readroute: the driver runs prepared statements only, which a pooled node cannot have")
+
 func nativeBegin(ctx context.Context, conn driver.Conn, opts driver.TxOptions) (driver.Tx, error) {
 	if bt, ok := conn.(driver.ConnBeginTx); ok {
 		return bt.BeginTx(ctx, opts)

@@ -142,7 +142,7 @@ func (p *physical) prepare(ctx context.Context, text string) (*shared, error) {
 		return s, nil
 	}
 	p.mu.Unlock()
-	stmt, err := nativePrepare(ctx, p.native, text)
+	stmt, err := p.nativeStmt(ctx, text)
 	if err != nil {
 		return nil, err
 	}
@@ -154,6 +154,15 @@ func (p *physical) prepare(ctx context.Context, text string) (*shared, error) {
 	p.stmts[text] = s
 	p.mu.Unlock()
 	return s, nil
+}
+
+// nativeStmt prepares a text on the native connection. A pooler may run each statement in another session, where a
+// prepared one is not known, or belongs to somebody else: there the text itself is run each time.
+func (p *physical) nativeStmt(ctx context.Context, text string) (driver.Stmt, error) {
+	if p.pool.cfg.Pooled {
+		return &textStmt{p: p, text: text}, nil
+	}
+	return nativePrepare(ctx, p.native, text)
 }
 
 // renew prepares a text anew on the connection, for everyone who uses it there: the server has found its plan to be out of
@@ -168,7 +177,7 @@ func (p *physical) renew(ctx context.Context, text string) error {
 	if err := s.stmt.Close(); err != nil {
 		return err
 	}
-	stmt, err := nativePrepare(ctx, p.native, text)
+	stmt, err := p.nativeStmt(ctx, text)
 	if err != nil {
 		return err
 	}

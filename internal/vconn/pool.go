@@ -50,6 +50,7 @@ type PoolConfig struct {
 	Connector       driver.Connector
 	Engine          Engine
 	Writer          bool // for the primary role; otherwise its connections refuse writes
+	Pooled          bool // a pooler shares the server's sessions: nothing of ours may be left in one
 	DialTimeout     time.Duration
 	MaxOpenConns    int
 	MaxIdleConns    int
@@ -162,7 +163,7 @@ func (p *Pool) dial(ctx context.Context) (*physical, error) {
 		ctx, cancel = p.limited(ctx)
 		defer cancel()
 		var ro ReadOnlyConnector
-		if ro, readOnly = connector.(ReadOnlyConnector); readOnly {
+		if ro, readOnly = connector.(ReadOnlyConnector); readOnly && !p.cfg.Pooled {
 			connector = ro.ReadOnly()
 		}
 	}
@@ -186,7 +187,7 @@ func (c *physical) introduce(ctx context.Context, readOnly bool) error {
 	cfg := &c.pool.cfg
 	link := c.wire.Link()
 	var err error
-	if !cfg.Writer && !readOnly {
+	if !cfg.Writer && !readOnly && !cfg.Pooled {
 		if _, err = link.QueryRow(ctx, cfg.Engine.ReadOnlySQL()); err != nil {
 			return fmt.Errorf("make a session of node %q read-only: %w", cfg.Name, err)
 		}
@@ -199,6 +200,9 @@ func (c *physical) introduce(ctx context.Context, readOnly bool) error {
 	}
 	if c.proof.Role != core.RolePrimary {
 		return fmt.Errorf("%w: node %q is a %s", ErrNotPrimary, cfg.Name, c.proof.Role)
+	}
+	if cfg.Pooled {
+		return nil // each statement may have another session
 	}
 	row, err := link.QueryRow(ctx, cfg.Engine.SelfSQL())
 	if err == nil {

@@ -51,6 +51,9 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 	}
 	if st.LeavesState && (err == nil || !c.nothingSent(err)) {
 		h.state = true // an advisory lock, for one, outlives the failure of the statement that took it
+		if h.p.pool.cfg.Pooled && c.cluster.OnPooledState != nil {
+			c.cluster.OnPooledState(h.node, st.Token)
+		}
 	}
 	if h == &c.replica {
 		return err
