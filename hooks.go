@@ -34,6 +34,7 @@ const (
 	EventPositionLost    EventKind = "position_lost"    // the primary does not have a session's position
 	EventPositionEnded   EventKind = "position_ended"   // the timeline of a session's position has ended
 	EventStateDiscarded  EventKind = "state_discarded"  // a connection was closed because it carried session state
+	EventSetting         EventKind = "setting"          // a setting of a node fights the library; Why says which and what to do
 	EventPooledState     EventKind = "pooled_state"     // a statement left session state behind in a session that a pooler shares
 	EventCatalogueFailed EventKind = "catalogue_failed" // the primary's catalogue could not be read; what was known of it stays
 )

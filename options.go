@@ -280,6 +280,11 @@ func (c *Config) validateNodes() []error {
 		} else if n.Name == "" && n.Connector == nil {
 			continue
 		}
+		if c, ok := n.Connector.(interface{ fightsPrimary() error }); ok && i == 0 {
+			if err := c.fightsPrimary(); err != nil {
+				problems = append(problems, fmt.Errorf("%s %q: %w", what, n.Name, err))
+			}
+		}
 		for _, p := range n.validate() {
 			problems = append(problems, fmt.Errorf("%s %q: %w", what, n.Name, p))
 		}

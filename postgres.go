@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -23,24 +26,68 @@ func Postgres(dsn string) driver.Connector {
 }
 
 // PostgresConfig returns a connector for a PostgreSQL server. It keeps a copy of config. A nil config is reported by
-// [Open].
-func PostgresConfig(config *pgx.ConnConfig) driver.Connector {
+// [Open]. options are those of pgx's own connector, such as stdlib.OptionBeforeConnect for a password that is asked for
+// on every dial.
+//
+// One connector leads to one server: [Open] refuses one of several hosts, one that chooses by target_session_attrs, and
+// for the primary one that sets default_transaction_read_only.
+func PostgresConfig(config *pgx.ConnConfig, options ...stdlib.OptionOpenDB) driver.Connector {
 	if config == nil {
 		return &postgresConnector{err: errors.New("PostgresConfig was given nil")}
 	}
 	config = config.Copy()
+	c := &postgresConnector{config: config, options: slices.Clone(options), err: fights(config)}
 	readOnly := config.Copy()
-	readOnly.RuntimeParams = maps.Clone(config.RuntimeParams)
+	config.RuntimeParams, readOnly.RuntimeParams = maps.Clone(config.RuntimeParams), maps.Clone(config.RuntimeParams)
 	if readOnly.RuntimeParams == nil {
 		readOnly.RuntimeParams = make(map[string]string)
 	}
 	// A startup parameter outlives DISCARD ALL.
-	readOnly.RuntimeParams["default_transaction_read_only"] = "on"
-	return &postgresConnector{
-		config:   config,
-		native:   stdlib.GetConnector(*config),
-		readOnly: stdlib.GetConnector(*readOnly),
+	readOnly.RuntimeParams[readOnlyParam] = "on"
+	if _, c.saysReadOnly = config.RuntimeParams[readOnlyParam]; c.saysReadOnly {
+		c.saysReadOnly = config.RuntimeParams[readOnlyParam] != "off"
+		delete(config.RuntimeParams, readOnlyParam) // a replica that is promoted takes writes
 	}
+	c.saysReadOnly = c.saysReadOnly || strings.Contains(config.RuntimeParams["options"], readOnlyParam)
+	c.native, c.readOnly = stdlib.GetConnector(*config, options...), stdlib.GetConnector(*readOnly, options...)
+	return c
+}
+
+const readOnlyParam = "default_transaction_read_only"
+
+// fights says which options of a config choose a server by themselves: that is this library's business, and a connector
+// that does it leads to one server now and to another later under one name.
+func fights(config *pgx.ConnConfig) error {
+	var problems []error
+	for _, f := range config.Fallbacks { // the same server without TLS is one as well
+		if f.Host != config.Host || f.Port != config.Port {
+			problems = append(problems, errors.New("its DSN names several hosts: make each of them a Node, which is found to be "+
+				"the primary or a replica by itself"))
+			break
+		}
+	}
+	if validate := reflect.ValueOf(config.ValidateConnect); config.ValidateConnect != nil {
+		for _, chooses := range []pgconn.ValidateConnectFunc{
+			pgconn.ValidateConnectTargetSessionAttrsReadWrite, pgconn.ValidateConnectTargetSessionAttrsReadOnly,
+			pgconn.ValidateConnectTargetSessionAttrsPrimary, pgconn.ValidateConnectTargetSessionAttrsStandby,
+			pgconn.ValidateConnectTargetSessionAttrsPreferStandby,
+		} {
+			if validate.Pointer() == reflect.ValueOf(chooses).Pointer() {
+				problems = append(problems, errors.New("it sets target_session_attrs: leave it out, the role of a node is observed and "+
+					"changes in a failover"))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// fightsPrimary says why the connector cannot be the primary's.
+func (c *postgresConnector) fightsPrimary() error {
+	if c.saysReadOnly {
+		return errors.New("it sets " + readOnlyParam + ", so that every write would be refused: leave it out, sessions to replicas " +
+			"are read-only by themselves")
+	}
+	return nil
 }
 
 // pooled returns the connector for a node behind a pooler in transaction mode. A mode that prepares a statement in one
@@ -55,8 +102,8 @@ func (c *postgresConnector) pooled() driver.Connector {
 	default:
 		config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
-	native := stdlib.GetConnector(*config)
-	return &postgresConnector{config: config, native: native, readOnly: native}
+	native := stdlib.GetConnector(*config, c.options...)
+	return &postgresConnector{config: config, options: c.options, saysReadOnly: c.saysReadOnly, native: native, readOnly: native}
 }
 
 // dsnError says what is wrong with a DSN without repeating it: pgx masks passwords in its text, but not in every form.
@@ -71,6 +118,8 @@ func dsnError(err error) error {
 // postgresConnector opens pgx connections; its read-only form opens those for replicas.
 type postgresConnector struct {
 	config           *pgx.ConnConfig
+	options          []stdlib.OptionOpenDB
+	saysReadOnly     bool // the user's own config makes sessions read-only
 	native, readOnly driver.Connector
 	err              error
 }

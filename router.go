@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/readroute/readroute/internal/core"
@@ -89,6 +90,7 @@ func Open(config Config) (*DB, error) {
 	db.cluster.Router = db.router
 	db.DB = sql.OpenDB(&vconn.Connector{Cluster: db.cluster})
 	db.SetMaxIdleConns(virtualIdleConns)
+	db.warnOfConfig()
 	db.catalogue.start()
 	return db, nil
 }
@@ -138,27 +140,35 @@ func (db *DB) watch(engine vconn.Engine) monitor.Config {
 		MaxWaiters:   db.config.MaxWaiters,
 		OnEvent:      db.onNode,
 	}
-	for _, n := range db.nodes {
+	for i, n := range db.nodes {
 		c.Nodes = append(c.Nodes, monitor.Node{
 			Name:   n.Name,
 			Zone:   db.config.zone(n),
 			Weight: uint32(min(n.Weight, 1<<20)),
 			Shared: n.SharedEndpoint || n.Pooled,
 			Blind:  n.SharedEndpoint && n.Pooled,
-			Dial:   dialer(engine, n.Connector),
+			Dial:   db.dialer(engine, &db.nodes[i]),
 		})
 	}
 	return c
 }
 
 // dialer opens the monitor's own connections to a node.
-func dialer(engine vconn.Engine, connector driver.Connector) monitor.Dialer {
+func (db *DB) dialer(engine vconn.Engine, n *Node) monitor.Dialer {
+	var asked atomic.Bool
 	return func(ctx context.Context) (monitor.Link, error) {
-		conn, err := connector.Connect(ctx)
+		conn, err := n.Connector.Connect(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return engine.Wire(conn).Link(), nil
+		link := engine.Wire(conn).Link()
+		if !asked.Swap(true) {
+			// What cannot be asked is no reason to leave a node out: the probe that follows says whether it works.
+			if row, err := link.QueryRow(ctx, engine.SettingsSQL()); err == nil {
+				db.onSettings(n, row)
+			}
+		}
+		return link, nil
 	}
 }
 

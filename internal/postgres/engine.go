@@ -142,6 +142,15 @@ func (Engine) BackendSQL(b monitor.Backend, end bool) string {
 		" AND (extract(epoch FROM backend_start) * 1000000)::bigint = %d", what, b.PID, b.Start)
 }
 
+// SettingsSQL returns the statement that tells what a session of this user is like: "t" on a replica,
+// default_transaction_read_only, statement_timeout in milliseconds, and how many connections the user may have.
+func (Engine) SettingsSQL() string {
+	return "SELECT pg_is_in_recovery()::text, current_setting('default_transaction_read_only')," +
+		" (SELECT setting FROM pg_settings WHERE name = 'statement_timeout')," +
+		" least((SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user)," +
+		" current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int)::text"
+}
+
 // SelfSQL returns the statement that tells a connection its own Backend.
 func (Engine) SelfSQL() string {
 	return "SELECT pid::text, (extract(epoch FROM backend_start) * 1000000)::bigint::text" +

@@ -19,6 +19,9 @@ type Engine interface {
 	monitor.Engine
 	// ReadOnlySQL makes a session refuse writes.
 	ReadOnlySQL() string
+	// SettingsSQL tells what a session is like: whether the node is a replica, whether transactions are read-only unless they
+	// say otherwise, the statement timeout in milliseconds, and how many connections the user may have.
+	SettingsSQL() string
 	// SelfSQL tells a connection its own Backend; ParseSelf reads its row.
 	SelfSQL() string
 	ParseSelf(row []string) (monitor.Backend, error)
