@@ -93,6 +93,7 @@ var gtidBad = []struct {
 	{uuidA + "," + uuidB + ":1", false},
 	{uuidA + ":tag", false},
 	{uuidA + ":1:tag", false},
+	{uuidA + ":a:b:1", false},
 	{uuidA + ":5-3", false},
 	{uuidA + ":5-3:7", false},
 	{uuidA + ":1-5,", false},
