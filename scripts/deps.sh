@@ -38,6 +38,10 @@ look() {
 		missing+=("MariaDB client (mariadb)")
 		packages+=(mariadb-client-core)
 	fi
+	if ! has pgbouncer; then
+		missing+=("PgBouncer (pgbouncer)")
+		packages+=(pgbouncer)
+	fi
 	[ ${#missing[@]} -eq 0 ]
 }
 

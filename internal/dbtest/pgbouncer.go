@@ -60,7 +60,9 @@ func (c *PostgresCluster) startPgBouncer(ctx context.Context, program string, n 
 	if options.PoolSize == 0 {
 		options.PoolSize = 4
 	}
-	file := func(suffix string) string { return filepath.Join(c.folder.path, fmt.Sprintf("pgbouncer-%d.%s", port, suffix)) }
+	file := func(suffix string) string {
+		return filepath.Join(c.folder.path, fmt.Sprintf("pgbouncer-%d.%s", port, suffix))
+	}
 	var users strings.Builder
 	for _, user := range []string{SuperUser, AppUser, WatchUser} {
 		fmt.Fprintf(&users, "%q \"\"\n", user)
