@@ -43,6 +43,8 @@ func answerAs(replica bool) fakedb.Answer {
 			return row, true, nil
 		case self:
 			return []string{"1", "1"}, true, nil
+		case engine.SettingsSQL():
+			return []string{fmt.Sprint(replica), "off", "0", "100"}, true, nil
 		}
 		return nil, false, nil
 	}

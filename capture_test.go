@@ -106,6 +106,8 @@ var noWrite = map[string]string{
 	"DB.SetConnMaxLifetime": "no statement",
 	"DB.SetMaxIdleConns":    "no statement",
 	"DB.SetMaxOpenConns":    "no statement",
+	"DB.SetMode":            "no statement",
+	"DB.SetReadShare":       "no statement",
 	"DB.Stats":              "no statement",
 	"DB.WaitReady":          "no statement",
 	"Tx.Rollback":           "undoes the write: see TestCaptureRefusedWritesLeaveNothing",

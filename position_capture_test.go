@@ -132,6 +132,7 @@ func TestK2_29_PageBoundary(t *testing.T) {
 	c := sharedCluster(t)
 	config := configFor(c)
 	config.Strategy = readroute.PositionWait(400 * time.Millisecond) // less than when the flush position takes over
+	config.CaptureTimeout = 10 * time.Second
 	config.ProbeInterval = 10 * time.Millisecond
 	seen := record(&config)
 	db := open(t, config)

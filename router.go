@@ -276,12 +276,12 @@ func (db *DB) missing() string {
 	if len(db.config.Replicas) == 0 {
 		return ""
 	}
-	if db.catalogue.pending() {
-		return "the primary's catalogue has not been read yet"
-	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if n.Role == core.RoleReplica && n.Healthy && !n.Stopped && n.LagKnown && n.Lag <= db.config.MaxLag {
+			if db.catalogue.pending() {
+				return "the primary's catalogue has not been read yet"
+			}
 			return ""
 		}
 	}

@@ -37,6 +37,7 @@ func (t Token) Merge(o Token) Token {
 //	  count   uvarint of positions, then each:
 //	    kind  1 byte
 //	    PostgreSQL: system identifier 8 bytes big endian, timeline uvarint, LSN uvarint
+//	    MySQL, MariaDB: the set or list, as in internal/core/gtid_binary.go
 const (
 	tokenVersion = 1
 
@@ -79,6 +80,15 @@ func (t Token) binary() []byte {
 		b = binary.AppendUvarint(b, uint64(len(e.Positions)))
 		for _, p := range e.Positions {
 			b = append(b, byte(p.Kind))
+			switch p.Kind {
+			case core.KindMySQL:
+				b = p.GTIDs().AppendBinary(b)
+				continue
+			case core.KindMariaDB:
+				b = p.Domains().AppendBinary(b)
+				continue
+			case core.KindNone, core.KindPostgres:
+			}
 			b = binary.BigEndian.AppendUint64(b, p.System)
 			b = binary.AppendUvarint(b, uint64(p.Timeline))
 			b = binary.AppendUvarint(b, uint64(p.LSN))
@@ -146,19 +156,8 @@ func (r *tokenReader) entry() core.Entry {
 	if flags&tokenHasUntil != 0 {
 		e.Until = r.time()
 	}
-	for range r.count(11) {
-		p := core.Position{Kind: core.Kind(r.byte())}
-		if p.Kind != core.KindPostgres {
-			r.fail("a position of a kind that is not known")
-		}
-		if system := r.take(8); len(system) == 8 {
-			p.System = binary.BigEndian.Uint64(system)
-		}
-		timeline := r.uvarint()
-		if timeline == 0 || timeline > 1<<32-1 {
-			r.fail("a timeline out of range")
-		}
-		p.Timeline, p.LSN = uint32(timeline), core.LSN(r.uvarint())
+	for range r.count(5) {
+		p := r.position()
 		if r.problem != "" {
 			break
 		}
@@ -168,6 +167,41 @@ func (r *tokenReader) entry() core.Entry {
 		}
 	}
 	return e
+}
+
+func (r *tokenReader) position() core.Position {
+	switch kind := core.Kind(r.byte()); kind {
+	case core.KindPostgres:
+		p := core.Position{Kind: kind}
+		if system := r.take(8); len(system) == 8 {
+			p.System = binary.BigEndian.Uint64(system)
+		}
+		timeline := r.uvarint()
+		if timeline == 0 || timeline > 1<<32-1 {
+			r.fail("a timeline out of range")
+		}
+		p.Timeline, p.LSN = uint32(timeline), core.LSN(r.uvarint())
+		return p
+	case core.KindMySQL:
+		set, rest, err := core.CutGTIDSet(r.b)
+		if err != nil || set.IsZero() {
+			r.fail("a GTID set that is malformed or empty")
+			return core.Position{}
+		}
+		r.b = rest
+		return core.MySQLPosition(set, 0)
+	case core.KindMariaDB:
+		list, rest, err := core.CutMariaDBGTID(r.b)
+		if err != nil || list.IsZero() {
+			r.fail("a GTID list that is malformed or empty")
+			return core.Position{}
+		}
+		r.b = rest
+		return core.MariaDBPosition(list, 0)
+	default:
+		r.fail("a position of a kind that is not known")
+		return core.Position{}
+	}
 }
 
 func (r *tokenReader) time() time.Time {

@@ -1,6 +1,7 @@
 package readroute
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -22,6 +23,19 @@ func TestTokenSize(t *testing.T) {
 	require.Equal(t, text, parsed.String())
 }
 
+// TestTokenSizeOfGTIDs: what a session's writes leave behind, also after a failover, is a short text.
+func TestTokenSizeOfGTIDs(t *testing.T) {
+	set, err := core.ParseGTIDSet("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-9223372036854775806," +
+		"4e11fa47-71ca-11e1-9e33-c80aa9429562:1-9223372036854775806,5e11fa47-71ca-11e1-9e33-c80aa9429562:1-77:tag:1-5")
+	require.NoError(t, err)
+	list, err := core.ParseMariaDBGTID("0-1-18446744073709551615,0-2-18446744073709551615,1-4294967295-18446744073709551615")
+	require.NoError(t, err)
+	for _, p := range []core.Position{core.MySQLPosition(set, 1), core.MariaDBPosition(list, 1)} {
+		e := core.Entry{Cluster: strings.Repeat("n", 16), At: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), Positions: []core.Position{p}}
+		require.Less(t, len(Token{core: core.NewToken(DefaultStickyWindow, e)}.String()), 200)
+	}
+}
+
 // TestTokenRoundTrip: positions travel exactly, times to the millisecond, and the primary's term never ends early.
 func TestTokenRoundTrip(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
@@ -30,6 +44,14 @@ func TestTokenRoundTrip(t *testing.T) {
 		e := core.Entry{Cluster: strings.Repeat("c", r.IntN(20))}
 		for range r.IntN(core.MaxPositions + 1) {
 			p := core.Position{Kind: core.KindPostgres, System: r.Uint64(), Timeline: 1 + r.Uint32N(5), LSN: core.LSN(r.Uint64())}
+			switch r.IntN(4) {
+			case 0:
+				set, err := core.ParseGTIDSet(fmt.Sprintf("3e11fa47-71ca-11e1-9e33-c80aa942956%x:1-%d:%d", r.IntN(16), 1+r.IntN(50), 60+r.IntN(9)))
+				require.NoError(t, err)
+				p = core.MySQLPosition(set, 0)
+			case 1:
+				p = core.MariaDBPosition(core.NewMariaDBGTID(core.MariaDBEntry{Domain: r.Uint32(), Server: r.Uint32(), Sequence: r.Uint64()}), 0)
+			}
 			e.Positions, _ = core.MergePositions(e.Positions, p)
 		}
 		if r.IntN(2) == 0 {

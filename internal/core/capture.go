@@ -20,11 +20,21 @@ var captureOrder atomic.Uint64
 
 // CaptureResult is what a position read found. Role, identity and position come from one statement.
 type CaptureResult struct {
-	Position Position  // rounded down at a page boundary
-	Reported LSN       // as the server said it
-	Start    Start     // of the server that answered
-	At       time.Time // when its answer had come: whatever is at or below Position was written before
-	Err      error     // the capture was given up
+	Position Position // rounded down at a page boundary
+	// Need is what a write asks of later reads that this read covers; zero when that is Position.
+	Need     Position
+	History  MariaDBGTID // MariaDB: what the server has logged, by domain and server
+	Reported LSN         // as the server said it
+	Start    Start       // of the server that answered
+	At       time.Time   // when its answer had come: whatever is at or below Position was written before
+	Err      error       // the capture was given up
+}
+
+func (r *CaptureResult) need() Position {
+	if r.Need.IsZero() {
+		return r.Position
+	}
+	return r.Need
 }
 
 // NewCapture returns a capture that has not begun. hurry asks its owner to run it at once; it must not block.

@@ -13,6 +13,8 @@ type Kind uint8
 const (
 	KindNone     Kind = iota // no position at all
 	KindPostgres             // system identifier, timeline, LSN
+	KindMySQL                // a GTIDSet
+	KindMariaDB              // a MariaDBGTID
 )
 
 // Position is how far a node's log has come. It names the history that it belongs to, because the same number on
@@ -21,13 +23,52 @@ type Position struct {
 	Kind     Kind
 	System   uint64 // PostgreSQL: system identifier
 	Timeline uint32 // PostgreSQL: 0 when it is not known
-	LSN      LSN
+	// LSN is the place in PostgreSQL's log. Of the other kinds it is how many transactions the server had that told the
+	// position: a measure of distance, never of coverage; 0 when it is not known.
+	LSN LSN
+	set string // MySQL, MariaDB: the data of the GTIDSet or the MariaDBGTID
+}
+
+// gtidTimeline is the Timeline of positions whose histories are told by themselves.
+const gtidTimeline = 1
+
+// MySQLPosition returns the position of a set, told by a server that has measure transactions; 0 when that is not known.
+// The empty set is no position.
+func MySQLPosition(set GTIDSet, measure LSN) Position {
+	if set.IsZero() {
+		return Position{}
+	}
+	return Position{Kind: KindMySQL, Timeline: gtidTimeline, LSN: measure, set: set.data}
+}
+
+// MariaDBPosition is like MySQLPosition.
+func MariaDBPosition(list MariaDBGTID, measure LSN) Position {
+	if list.IsZero() {
+		return Position{}
+	}
+	return Position{Kind: KindMariaDB, Timeline: gtidTimeline, LSN: measure, set: list.data}
+}
+
+// GTIDs returns the set of a MySQL position; the empty set for any other.
+func (p Position) GTIDs() GTIDSet {
+	if p.Kind != KindMySQL {
+		return GTIDSet{}
+	}
+	return GTIDSet{data: p.set}
+}
+
+// Domains returns the list of a MariaDB position; the empty list for any other.
+func (p Position) Domains() MariaDBGTID {
+	if p.Kind != KindMariaDB {
+		return MariaDBGTID{}
+	}
+	return MariaDBGTID{data: p.set}
 }
 
 // IsZero reports whether p is no position.
 func (p Position) IsZero() bool { return p.Kind == KindNone }
 
-// SameHistory reports whether p and q can be compared by LSN alone.
+// SameHistory reports whether p and q can be compared: PostgreSQL positions by LSN alone, others by what is in them.
 func (p Position) SameHistory(q Position) bool { return p.sameHistory(&q) }
 
 func (p *Position) sameHistory(q *Position) bool {
@@ -36,8 +77,14 @@ func (p *Position) sameHistory(q *Position) bool {
 
 // String renders p for a human.
 func (p Position) String() string {
-	if p.IsZero() {
+	switch p.Kind {
+	case KindNone:
 		return "none"
+	case KindMySQL:
+		return p.GTIDs().String()
+	case KindMariaDB:
+		return p.Domains().String()
+	case KindPostgres:
 	}
 	return fmt.Sprintf("%d/%d/%s", p.System, p.Timeline, p.LSN)
 }
@@ -53,11 +100,19 @@ const (
 )
 
 // CoveredBy compares a required position with a replica's replay position. A replica whose timeline is not known (0)
-// is Incomparable; the caller may know better and fill it in.
-func (p Position) CoveredBy(replay Position) Coverage {
+// is Incomparable; the caller may know better and fill it in. So is a MariaDB replica that was fed by another server than the
+// one that wrote: what the primary has logged may say more.
+func (p Position) CoveredBy(replay Position) Coverage { return p.coveredBy(&replay, MariaDBGTID{}) }
+
+// coveredBy is CoveredBy with what the primary has logged.
+func (p *Position) coveredBy(replay *Position, history MariaDBGTID) Coverage {
 	switch {
-	case !p.SameHistory(replay):
+	case !p.sameHistory(replay):
 		return Incomparable
+	case p.Kind == KindMySQL:
+		return p.GTIDs().CoveredBy(replay.GTIDs())
+	case p.Kind == KindMariaDB:
+		return p.Domains().CoveredBy(replay.Domains(), history)
 	case replay.LSN >= p.LSN:
 		return Covered
 	default:
@@ -65,11 +120,35 @@ func (p Position) CoveredBy(replay Position) Coverage {
 	}
 }
 
+// within reports whether q, of the same history, asks for all that p asks for.
+func (p Position) within(q Position) bool {
+	switch p.Kind {
+	case KindMySQL:
+		return q.GTIDs().Contains(p.GTIDs())
+	case KindMariaDB:
+		return q.Domains().Contains(p.Domains())
+	case KindNone, KindPostgres:
+	}
+	return q.LSN >= p.LSN
+}
+
+// join returns the least position that asks for all that p and q, of the same history, ask for.
+func (p Position) join(q Position) Position {
+	switch p.Kind {
+	case KindMySQL:
+		return MySQLPosition(p.GTIDs().Union(q.GTIDs()), max(p.LSN, q.LSN))
+	case KindMariaDB:
+		return MariaDBPosition(p.Domains().Union(q.Domains()), max(p.LSN, q.LSN))
+	case KindNone, KindPostgres:
+	}
+	return q
+}
+
 // MaxPositions bounds how many positions of different histories are kept for one cluster.
 const MaxPositions = 4
 
 // MergePositions adds p to a set that holds at most one position a history, in the order of the histories. It never
-// changes its argument and never takes a maximum across histories: until it is known how two histories meet, both are
+// changes its argument and never takes a maximum across histories of PostgreSQL: until it is known how two histories meet, both are
 // required. When the set is full, ok is false and the set is returned as it was.
 func MergePositions(set []Position, p Position) (merged []Position, ok bool) {
 	if p.IsZero() {
@@ -77,11 +156,11 @@ func MergePositions(set []Position, p Position) (merged []Position, ok bool) {
 	}
 	i, found := slices.BinarySearchFunc(set, p, compareHistories)
 	switch {
-	case found && set[i].LSN >= p.LSN:
+	case found && p.within(set[i]):
 		return set, true
 	case found:
 		merged = slices.Clone(set)
-		merged[i] = p
+		merged[i] = set[i].join(p)
 		return merged, true
 	case len(set) >= MaxPositions:
 		return set, false

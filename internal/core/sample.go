@@ -25,6 +25,8 @@ type Sample struct {
 	// FlushDelay is after how long an asynchronous commit is flushed for certain (3 x wal_writer_delay).
 	FlushDelay time.Duration
 	HasSource  bool // replica: something feeds it
+	// History is what a MariaDB server has logged, by domain and server (@@gtid_binlog_state).
+	History MariaDBGTID
 	// TimelineFloor is a timeline that the position is on or past, for when Position.Timeline is not known.
 	TimelineFloor uint32
 }
@@ -91,7 +93,7 @@ func (s *Snapshot) Effective(p Position, capturedAt time.Time) Position {
 		return p
 	}
 	n := &s.Nodes[s.Primary]
-	if n.Role != RolePrimary || !p.SameHistory(n.Sample.Position) || n.Sample.FlushDelay <= 0 || p.LSN > n.Sample.Reported {
+	if p.Kind != KindPostgres || n.Role != RolePrimary || !p.SameHistory(n.Sample.Position) || n.Sample.FlushDelay <= 0 || p.LSN > n.Sample.Reported {
 		return p
 	}
 	if n.Sample.Flush != 0 && n.Sample.Flush < p.LSN && n.Sample.Began.Sub(capturedAt) >= n.Sample.FlushDelay {

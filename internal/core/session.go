@@ -181,7 +181,7 @@ func (c *clusterState) apply(p pending, r *CaptureResult, now time.Time) Verdict
 	if len(p.judge) > 0 && verdict == VerdictNone {
 		return verdict
 	}
-	merged, ok := MergePositions(c.entry.Positions, r.Position)
+	merged, ok := MergePositions(c.entry.Positions, r.need())
 	if !ok {
 		c.entry.Until = later(c.entry.Until, now.Add(p.window))
 		return verdict
@@ -197,7 +197,7 @@ func capturedAt(merged []Position, r *CaptureResult, before time.Time) time.Time
 	switch {
 	case len(merged) > 1:
 		return time.Time{}
-	case merged[0] == r.Position:
+	case merged[0] == r.need():
 		return r.At
 	}
 	return before
@@ -208,12 +208,26 @@ func judge(p Position, r *CaptureResult) Verdict {
 	switch {
 	case p.Kind != r.Position.Kind || p.System != r.Position.System:
 		return VerdictLost
+	case p.Kind != KindPostgres:
+		if missing(&p, &r.Position, r.History) {
+			return VerdictLost
+		}
+		return VerdictNone
 	case p.Timeline <= r.Position.Timeline && p.LSN > r.Reported:
 		return VerdictLost // a timeline that has ended did so before that
 	case p.Timeline < r.Position.Timeline:
 		return VerdictReplaced
 	}
 	return VerdictNone
+}
+
+// missing reports that a primary at position does not have all of the GTIDs of p, although it has heard of their servers:
+// one that it has never heard of may be newer than it.
+func missing(p, position *Position, history MariaDBGTID) bool {
+	if p.Kind == KindMariaDB {
+		return !history.IsZero() && !history.Contains(p.Domains())
+	}
+	return p.GTIDs().CoveredBy(position.GTIDs()) == NotCovered
 }
 
 // Wrote records a write that ended at now on the server writer. Its position is what capture will find; a nil capture
