@@ -116,6 +116,7 @@ func (db *DB) pool(engine vconn.Engine, i int, n Node, writer bool) vconn.PoolCo
 		MaxIdleConns:    n.MaxIdleConns,
 		ConnMaxLifetime: n.ConnMaxLifetime,
 		ConnMaxIdleTime: n.ConnMaxIdleTime,
+		Proved:          func(s core.Sample) { db.monitor.Base(s) },
 		Dialled:         func(err error) { db.dialled(i, err) },
 	}
 }

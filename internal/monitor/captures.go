@@ -215,7 +215,10 @@ func (c *Captures) serve() error {
 		return err
 	}
 	c.m.Observe(c.linked, s)
-	r := core.CaptureResult{Position: s.Position, Reported: s.Reported, Start: s.Start, At: s.Ended}
+	r := core.CaptureResult{
+		Position: s.Position, Reported: s.Reported, Need: c.m.cfg.Engine.Need(c.m.base(), s), History: s.History,
+		Start: s.Start, At: s.Ended,
+	}
 	for _, w := range c.batch {
 		w.Complete(r)
 	}

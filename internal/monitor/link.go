@@ -40,10 +40,12 @@ type Backend struct {
 
 // Engine is how servers of one kind are asked.
 type Engine interface {
-	// ProbeSQL returns the statement that reads identity, role and position at once. It has no arguments.
-	ProbeSQL() string
-	// ParseProbe reads its row. Began and Ended are the caller's to fill in.
-	ParseProbe(row []string) (core.Sample, error)
+	// Ask reads identity, role and position of the server at the other end, these in one statement. Began and Ended are the
+	// caller's to fill in.
+	Ask(ctx context.Context, link Link) (core.Sample, error)
+	// Need returns what a write asks of later reads that the primary's sample s covers, when base is the first sample of
+	// the primary that this process took; the zero Position when that is the whole of s.Position.
+	Need(base, s core.Sample) core.Position
 	// BackendSQL returns a statement whose single value is "0" once b is gone; with end it also ends b. It returns ""
 	// when the engine cannot tell.
 	BackendSQL(b Backend, end bool) string

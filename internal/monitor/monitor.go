@@ -56,6 +56,7 @@ type Monitor struct {
 	events  []Event         // guarded by mu: published, and OnEvent has not heard of them
 	telling bool            // guarded by mu: somebody is calling OnEvent
 	waiters waiters         // guarded by mu
+	first   core.Sample     // guarded by mu: the oldest sample of a primary
 }
 
 // Start watches the nodes until Close.
@@ -148,6 +149,26 @@ func (m *Monitor) tellOne(e Event) {
 // Observe takes in a sample of node i that was read on another connection of ours: a capture.
 func (m *Monitor) Observe(i int, s core.Sample) { m.observe(i, s, nil) }
 
+// Base takes in what a connection for writes was told when it was opened: it was so before anything was written there.
+func (m *Monitor) Base(s core.Sample) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.baseLocked(s)
+}
+
+func (m *Monitor) baseLocked(s core.Sample) {
+	if s.Role == core.RolePrimary && !s.Position.IsZero() && (m.first.Position.IsZero() || s.Began.Before(m.first.Began)) {
+		m.first = s
+	}
+}
+
+// base returns what a primary showed before everything that was written through this process.
+func (m *Monitor) base() core.Sample {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.first
+}
+
 // observe takes in the result of a probe.
 func (m *Monitor) observe(i int, s core.Sample, err error) {
 	m.mu.Lock()
@@ -195,6 +216,7 @@ func (m *Monitor) takeLocked(i int, s core.Sample) {
 		// Its receiver has ended, and with it the word for the timeline. What was exact stays proven.
 		v.Confirmed, v.ConfirmedTimeline, v.ConfirmedBegan = prev.Position, prev.Position.Timeline, prev.Began
 	}
+	m.baseLocked(s)
 	if s.Role == core.RolePrimary {
 		v.Stopped, v.Lag, v.LagKnown, v.LagBytes, v.Behind = false, 0, true, 0, 0
 		if i == m.primary {

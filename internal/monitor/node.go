@@ -140,13 +140,12 @@ func (n *node) hangUp() {
 // Ask reads a sample on a link.
 func Ask(ctx context.Context, link Link, engine Engine) (core.Sample, error) {
 	began := time.Now()
-	row, err := link.QueryRow(ctx, engine.ProbeSQL())
+	s, err := engine.Ask(ctx, link)
 	if err != nil {
 		return core.Sample{}, err
 	}
-	s, err := engine.ParseProbe(row)
 	s.Began, s.Ended = began, time.Now()
-	return s, err
+	return s, nil
 }
 
 // rate measures how fast the replica replays while it is behind. m.mu is held.

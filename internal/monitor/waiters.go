@@ -12,9 +12,10 @@ import (
 // ErrTooManyWaiters is returned by Wait when the limit on waiters is reached.
 var ErrTooManyWaiters = errors.New("readroute: too many reads wait for a replica")
 
-// waiter waits until one of nodes has replayed target.
+// waiter waits until one of nodes has replayed target, and shows sets.
 type waiter struct {
 	target core.LSN
+	sets   []core.Position // those that no number can stand for; their waiters have a target of 0
 	nodes  uint64
 	ready  chan struct{}
 	index  int // in the heap; -1 when it is not there
@@ -50,12 +51,12 @@ func (w *waiters) Pop() any {
 
 // wake lets go of every waiter that node i, which is proven to have replayed so far, may serve. They decide again by
 // themselves. It returns how many it let go.
-func (w *waiters) wake(i int, replayed core.LSN) int {
+func (w *waiters) wake(i int, replayed core.LSN, shows func(sets []core.Position) bool) int {
 	var others []*waiter
 	woken := 0
 	for w.Len() > 0 && (*w)[0].target <= replayed {
 		e := heap.Pop(w).(*waiter)
-		if e.nodes&(1<<i) == 0 {
+		if e.nodes&(1<<i) == 0 || len(e.sets) > 0 && !shows(e.sets) {
 			others = append(others, e)
 			continue
 		}
@@ -84,7 +85,10 @@ func (m *Monitor) wakeLocked() {
 		if v.Role != core.RoleReplica || len(m.waiters) == 0 {
 			continue
 		}
-		if m.waiters.wake(i, provenLSN(v)) > 0 {
+		shows := func(sets []core.Position) bool {
+			return m.snap.Load().Covers(v.Sample.Position, sets, time.Time{}) != core.NotCovered
+		}
+		if m.waiters.wake(i, provenLSN(v), shows) > 0 {
 			m.nodes[i].progress.Store(true)
 		}
 		if v.Sample.Position.Timeline == 0 && v.Sample.TimelineFloor == m.history.timeline && m.waiters.any(0, i, v.Sample.Position.LSN) {
@@ -117,7 +121,14 @@ func (w *waiters) wakeAll() {
 func (m *Monitor) Wait(ctx context.Context, nodes uint64, positions []core.Position, timeout time.Duration) error {
 	e := &waiter{nodes: nodes, ready: make(chan struct{})}
 	for _, p := range positions {
-		e.target = max(e.target, p.LSN)
+		if p.Kind == core.KindPostgres {
+			e.target = max(e.target, p.LSN)
+		} else {
+			e.sets = append(e.sets, p)
+		}
+	}
+	if len(e.sets) > 0 {
+		e.target = 0 // the node's own measure is of another kind
 	}
 	m.mu.Lock()
 	if m.waiters.Len() >= m.cfg.MaxWaiters {

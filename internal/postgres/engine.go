@@ -3,6 +3,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -43,10 +44,22 @@ FROM (SELECT pg_is_in_recovery() AS rec OFFSET 0) r`
 // probeColumns is how many columns probeSQL has.
 const probeColumns = 10
 
-// ProbeSQL implements monitor.Engine.
+// Ask implements monitor.Engine.
+func (e Engine) Ask(ctx context.Context, link monitor.Link) (core.Sample, error) {
+	row, err := link.QueryRow(ctx, probeSQL)
+	if err != nil {
+		return core.Sample{}, err
+	}
+	return e.ParseProbe(row)
+}
+
+// Need implements monitor.Engine: a place in the log stands for all before it.
+func (Engine) Need(_, _ core.Sample) core.Position { return core.Position{} }
+
+// ProbeSQL returns the statement that reads identity, role and position at once.
 func (Engine) ProbeSQL() string { return probeSQL }
 
-// ParseProbe implements monitor.Engine.
+// ParseProbe reads its row.
 func (Engine) ParseProbe(row []string) (core.Sample, error) {
 	if len(row) != probeColumns {
 		return core.Sample{}, fmt.Errorf("read the server's position: %d columns instead of %d", len(row), probeColumns)

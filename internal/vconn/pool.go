@@ -59,6 +59,8 @@ type PoolConfig struct {
 	MaxIdleConns    int
 	ConnMaxLifetime time.Duration
 	ConnMaxIdleTime time.Duration
+	// Proved hears what a connection of a writer was told when it was opened. It may be nil.
+	Proved func(core.Sample)
 	// Dialled hears of every attempt to open a connection.
 	Dialled func(error)
 }
@@ -203,6 +205,9 @@ func (c *physical) introduce(ctx context.Context, readOnly bool) error {
 	}
 	if c.proof.Role != core.RolePrimary {
 		return fmt.Errorf("%w: node %q is a %s", ErrNotPrimary, cfg.Name, c.proof.Role)
+	}
+	if cfg.Proved != nil {
+		cfg.Proved(c.proof)
 	}
 	if cfg.Pooled {
 		return nil // each statement may have another session
