@@ -5,7 +5,7 @@ optional = $(if $(wildcard scripts/$(1).sh),scripts/$(1).sh)
 # Each module is built with what its own go.mod says; go.work is there for commands that are run by hand from the root.
 export GOWORK = off
 
-.PHONY: help deps test compat-pgx compat-sqlx bench lint quickstart
+.PHONY: help deps test compat-pgx compat-sqlx bench bench-check lint quickstart
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,11 +14,12 @@ deps: ## install the database servers the tests start (root on Debian or Ubuntu)
 	@scripts/deps.sh
 
 test: export READROUTE_REQUIRE_SERVERS = 1
-test: deps ## everything: vet and the tests of every module with -race, then pgx's and sqlx's own tests through the routed pool
+test: deps ## everything: vet and the tests of every module with -race, pgx's and sqlx's own tests through the routed pool, and bench-check
 	$(call each,go vet ./...)
 	$(call each,go test -race ./...)
 	@$(call optional,compat-pgx)
 	@$(call optional,compat-sqlx)
+	@$(MAKE) --no-print-directory bench-check
 
 compat-pgx: ## pgx's own stdlib test suite, on the bare driver and through the routed pool
 	@scripts/compat-pgx.sh
@@ -28,6 +29,9 @@ compat-sqlx: ## sqlx's own test suite, on the bare driver and through the routed
 
 bench: deps ## all benchmarks
 	$(call each,go test -run XXX -bench . -benchmem ./...)
+
+bench-check: ## the cost of a routed read beside a bare one, without servers: not 15 % higher than in testdata/bench.txt
+	go test -count 1 -run '^TestBenchCheck$$' -v . -bench-check
 
 lint: ## gofmt, go vet and, where it is installed, golangci-lint
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }
