@@ -41,7 +41,7 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 	for _, text := range sources(t, "_test.go") {
 		tests.WriteString(text)
 	}
-	for _, path := range []string{"guarantees.md", "operating.md", "classification.md", "../README.md"} {
+	for _, path := range []string{"guarantees.md", "operating.md", "adopting.md", "classification.md", "../README.md"} {
 		text := read(t, path)
 		for _, name := range regexp.MustCompile("`((?:Test|Example|Fuzz)[A-Z]\\w*)`").FindAllStringSubmatch(text, -1) {
 			require.Containsf(t, tests.String(), "func "+name[1]+"(", "%s names a test that does not exist", path)
@@ -70,7 +70,7 @@ func TestOperatingExplainsEveryReason(t *testing.T) {
 func TestDocumentsUseTheAPI(t *testing.T) {
 	api := read(t, "../testdata/api.txt")
 	name := regexp.MustCompile(`\breadroute\.([A-Z]\w*)`)
-	for _, path := range []string{"guarantees.md", "operating.md", "classification.md", "../README.md", "../doc.go"} {
+	for _, path := range []string{"guarantees.md", "operating.md", "adopting.md", "classification.md", "../README.md", "../doc.go"} {
 		for _, m := range name.FindAllStringSubmatch(read(t, path), -1) {
 			require.Regexpf(t, `(?m)^(func|type|const|var) `+m[1]+`\b`, api, "%s uses readroute.%s", path, m[1])
 		}
