@@ -126,7 +126,7 @@ type Node struct {
 	Name string
 
 	// Connector opens connections to the server: Postgres(dsn), PostgresConfig(config), or any driver's own. A driver
-	// other than pgx must be one for PostgreSQL.
+	// other than pgx must be one for PostgreSQL whose connections implement driver.QueryerContext.
 	Connector driver.Connector
 
 	// Weight is the node's share of reads among the replicas of its zone.

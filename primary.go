@@ -18,7 +18,8 @@ type Conn interface {
 
 // PrimaryRaw calls f with a native connection to the primary, such as *stdlib.Conn, for what database/sql cannot do
 // (COPY). It counts as a write: when PrimaryRaw returns, the session of ctx is held to a position that covers it. A
-// connection that f leaves in a transaction is closed. The error of f is returned as it is; f must not keep the
+// connection that f leaves in a transaction is closed; other session state that f leaves (SET, a temporary table) is not seen
+// and stays with the connection, so f has to put it back. The error of f is returned as it is; f must not keep the
 // connection.
 func (db *DB) PrimaryRaw(ctx context.Context, f func(driverConn any) error) error {
 	conn, err := db.Conn(ctx)
