@@ -304,6 +304,7 @@ func TestK4_27_RecoveryConflict(t *testing.T) {
 	running := func() bool {
 		for _, n := range standbys(c) {
 			v, err := n.QueryValue(testContext(t), "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%generate_series(1, t.n)%'"+
+				" AND clock_timestamp() - query_start > '100ms'"+ // not while it is only prepared
 				" AND pid <> pg_backend_pid()")
 			require.NoError(t, err)
 			if v == "1" {
