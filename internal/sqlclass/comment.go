@@ -85,7 +85,7 @@ func (l *lexer) versionedCode(from int) (int, bool) {
 	}
 	from++
 	digits := from
-	for digits < len(s) && charClass[s[digits]] == charDigit {
+	for digits < len(s) && isDigit(s[digits]) {
 		digits++
 	}
 	if n := digits - from; n == 5 || n == 6 {
@@ -135,7 +135,7 @@ func (l *lexer) hints(text string) {
 }
 
 func separatesHints(c byte) bool {
-	return charClass[c] == charBlank || c == ',' || c == ';' || c == '+' || c == '*'
+	return isBlank(c) || c == ',' || c == ';' || c == '+' || c == '*'
 }
 
 func hintOf(s string) Hint {

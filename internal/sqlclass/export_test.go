@@ -7,8 +7,9 @@ func Boundaries(d Dialect, text string) []int {
 	var list []int
 	var last token
 	for {
-		var t token
-		l.next(&t)
+		var r ring
+		l.fill(&r, 0, 1)
+		t := r[0]
 		joins := last.kind == str && t.kind == str                                                                   // a line end between two literals makes them one
 		dotted := last.is('.') || int(t.start) < len(text) && text[t.start] == '.'                                   // .5 is a number after a blank
 		glued := last.kind == punct && t.kind == punct && last.end == t.start || last.kind == sysVar || last.is(':') // <=, :=, @@name
@@ -25,7 +26,8 @@ func Boundaries(d Dialect, text string) []int {
 
 // Versioned reports that a text has executable comments, in which the two servers do not agree on what a comment is.
 func Versioned(d Dialect, text string) bool {
-	_, f := classifyReading(d, words(d), doubleIsName, text)
+	var st Statement
+	f := classifyReading(d, words(d), doubleIsName, text, &st)
 	return f.versioned > 0
 }
 
@@ -36,8 +38,9 @@ func Split(d Dialect, text string) []string {
 	var list []string
 	start, empty := 0, true
 	for {
-		var t token
-		l.next(&t)
+		var r ring
+		l.fill(&r, 0, 1)
+		t := r[0]
 		switch {
 		case t.kind == bad:
 			return list

@@ -5,6 +5,8 @@ type keyword uint8
 
 const (
 	kwNone keyword = iota
+	// kwHeed is that of what is no keyword and yet more than a name or a value to the rules of a query.
+	kwHeed
 	kwAnalyze
 	kwAs
 	kwBy

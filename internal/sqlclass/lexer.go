@@ -36,92 +36,99 @@ type lexer struct {
 	inVersioned bool
 }
 
-// next writes the next token to t. After endOfText or bad it must not be called again.
-func (l *lexer) next(t *token) {
+// ringSize is how many tokens are held at a time; a power of two. Of them behind stay when others are read ahead of the current one.
+const (
+	ringSize = 32
+	behind   = 4
+)
+
+// ring holds the current token, the ones before it, and those that were read ahead.
+type ring [ringSize]token
+
+// fill writes up to n tokens to r, from place at on, and returns the place after the last one. Less than n end with endOfText or bad: then
+// the text is at its end. Reading many in one go keeps what this takes in registers.
+func (l *lexer) fill(r *ring, at, n uint8) uint8 {
 	s, i := l.s, l.pos
-	for i < len(s) {
-		c := s[i]
-		class := charClass[c]
+	a, words, part := l.vocab.alphabet, &l.vocab.words, &asciiWordPart
+	for last := at + n; at != last; {
+		t := &r[at%ringSize]
+		if i+8 > len(s) {
+			l.pos = i
+			isToken := l.late(t)
+			if i = l.pos; isToken {
+				if at++; t.kind == endOfText || t.kind == bad {
+					return at
+				}
+			}
+			continue
+		}
+		w := s[i : i+8]
+		class := a.class[w[0]]
 		if class == charBlank {
 			i++
 			continue
 		}
-		l.pos = i
-		switch class {
-		case charWord:
-			end := i + 1
-			for end < len(s) && wordPart[s[end]] {
-				end++
+		if class == charWord {
+			// The shortest way for most words of most texts: no calls, and few branches on what cannot be predicted.
+			n := shortWord(w, part)
+			if n == 0 {
+				l.pos = i
+				l.longWord(t)
+				i = l.pos
+				if at++; t.kind == bad {
+					return at
+				}
+				continue
 			}
-			if end-i <= 8 && i+8 <= len(s) && !(end-i == 1 && l.mayPrefix(s, end)) {
-				// The shortest way for most words of most texts: no calls, and few branches on what cannot be predicted.
-				head := (load8(s[i:]) | lower) & first[end-i]
-				l.pos = end
-				e := l.vocab.words.short(head, uint64(end-i))
-				t.start, t.end, t.known, t.kind, t.char, t.kw, t.place = uint32(i), uint32(end), e.index, word, 0, e.kw, e.place
-				if e.index == 0 && (head&high != 0 || c|0x20 == 'p') {
+			if !a.glued[w[n&7]] {
+				head := (load8(w) | lower) & firstBytes[n]
+				c := words.short(head)
+				t.start, t.end, t.look = uint32(i), uint32(i+n), c.look
+				at++
+				if i += n; w[n&7] == ' ' {
+					i++
+				}
+				if head&0xffffff == pgPrefix && c.look.known == 0 {
 					l.strange(t)
 				}
-				return
-			}
-			l.word(t, end)
-			return
-		case charOther:
-			if c != '*' && c != '\\' && c != '{' && c != '}' && c != '[' && c != ']' {
-				break
-			}
-			if l.dialect == PostgreSQL {
-				if c != '*' && c != '[' && c != ']' {
-					l.bad(t, i)
-					return
-				}
-				break
-			}
-			switch {
-			case c == '[' || c == ']': // quotes of names under MariaDB's sql_mode=MSSQL, else nothing
-				l.bad(t, i)
-				return
-			case c == '*' && l.inVersioned && i+1 < len(s) && s[i+1] == '/':
-				l.inVersioned = false
-				i += 2
 				continue
-			case c == '\\': // \N is NULL; nothing else begins with a backslash
-				if i+1 < len(s) && s[i+1] == 'N' {
-					l.take(t, number, 2)
-				} else {
-					l.bad(t, i)
-				}
-				return
 			}
-		case charDot:
-			if i+1 < len(s) && charClass[s[i+1]] == charDigit && (i == 0 || !wordPart[s[i-1]]) {
-				l.number(t)
-				return
-			}
-		default:
-			if l.special(t, class) {
-				if l.pos != i && t.kind == comment {
-					i = l.pos
-					continue
-				}
-				return
+		} else if class == charSelf || class == charDot && !isDigit(w[1]) {
+			t.start, t.end, t.look = uint32(i), uint32(i+1), a.self[w[0]]
+			at++
+			i++
+			continue
+		}
+		l.pos = i
+		isToken := l.begins(t, class)
+		if i = l.pos; isToken {
+			if at++; t.kind == bad {
+				return at
 			}
 		}
-		l.pos = i + 1
-		t.start, t.end, t.known, t.kind, t.char, t.kw, t.place = uint32(i), uint32(i+1), 0, punct, c, kwNone, placeUnknown
-		return
 	}
-	l.pos = len(s)
-	if l.inVersioned {
-		l.bad(t, len(s)) // the executable comment is not closed
-		return
-	}
-	t.set(endOfText, len(s), len(s))
+	l.pos = i
+	return at
 }
 
-// special reads what begins with a character that can mean more than itself. False: it is itself. A comment is skipped, and t is
-// one only for the caller to see that.
-func (l *lexer) special(t *token, class uint8) bool {
+// late reads one of the last few tokens of the text. False: there is none here.
+func (l *lexer) late(t *token) bool {
+	if l.pos < len(l.s) {
+		return l.begins(t, l.vocab.alphabet.class[l.s[l.pos]])
+	}
+	if l.inVersioned {
+		l.bad(t, len(l.s)) // the executable comment is not closed
+	} else {
+		t.set(endOfText, len(l.s), len(l.s))
+	}
+	return true
+}
+
+// pgPrefix is "pg_" as the head of a folded word.
+const pgPrefix = 'p' | 'g'<<8 | ('_'|0x20)<<16
+
+// begins reads what begins with a character of this class. False: a blank, or a comment, which is skipped.
+func (l *lexer) begins(t *token, class charClass) bool {
 	s := l.s
 	var second byte // 0 is in no text that lexes
 	if l.pos+1 < len(s) {
@@ -130,66 +137,88 @@ func (l *lexer) special(t *token, class uint8) bool {
 	switch class {
 	case charDigit:
 		l.number(t)
-	case charQuote:
+		return true
+	case charString:
 		l.quoted(t, l.pos, l.pos+1, '\'', l.reading&backslashInSingle != 0, str)
+		return true
+	case charName:
+		l.name(t, l.pos, s[l.pos])
+		return true
 	case charDouble:
 		if l.reading&doubleIsName != 0 {
 			l.name(t, l.pos, '"')
 		} else {
 			l.quoted(t, l.pos, l.pos+1, '"', l.reading&backslashInDouble != 0, str)
+			t.kw = kwHeed // it can be a name under another reading
 		}
-	case charTick:
-		if l.dialect == PostgreSQL {
-			return false // an operator character
+		return true
+	case charBlank:
+		l.pos++
+		return false
+	case charWord, charNotASCII:
+		l.word(t, wordEnd(s, l.pos+1))
+		return true
+	case charDot:
+		if isDigit(second) && (l.pos == 0 || !wordPart[s[l.pos-1]]) {
+			l.number(t)
+			return true
 		}
-		l.name(t, l.pos, '`')
 	case charDash:
-		if second != '-' || !l.dashComment() {
+		if second == '-' && l.dashComment() {
 			return false
 		}
-		t.kind = comment
 	case charHash:
-		if l.dialect == PostgreSQL {
-			return false
-		}
 		l.lineComment(l.pos + 1)
-		t.kind = comment
+		return false
 	case charSlash:
 		if second != '*' {
+			break
+		}
+		if l.blockComment() {
 			return false
 		}
-		if t.kind = comment; !l.blockComment() {
-			l.bad(t, l.pos)
-		}
+		l.bad(t, l.pos)
+		return true
 	case charDollar:
 		l.dollar(t)
-	case charQuestion:
-		if l.dialect == PostgreSQL {
-			return false
-		}
-		l.take(t, param, 1)
+		return true
 	case charColon:
 		switch {
 		case second == ':' && l.dialect == PostgreSQL:
 			l.pair(t, colonColon)
+			return true
 		case second == '=':
 			l.pair(t, assign)
-		default:
-			return false
+			return true
 		}
 	case charEqual:
-		if second != '>' || l.dialect != PostgreSQL {
-			return false
+		if second == '>' {
+			l.pair(t, arrow)
+			return true
 		}
-		l.pair(t, arrow)
 	case charAt:
-		if l.dialect == PostgreSQL {
+		l.variable(t)
+		return true
+	case charStar:
+		if second == '/' && l.inVersioned {
+			l.inVersioned = false
+			l.pos += 2
 			return false
 		}
-		l.variable(t)
+	case charBackslash: // \N is NULL; nothing else begins with a backslash
+		if second == 'N' {
+			l.take(t, number, 2)
+			return true
+		}
+		l.bad(t, l.pos)
+		return true
 	case charBad:
 		l.bad(t, l.pos)
+		return true
+	case charSelf:
 	}
+	t.start, t.end, t.look = uint32(l.pos), uint32(l.pos+1), l.vocab.alphabet.self[s[l.pos]]
+	l.pos++
 	return true
 }
 
@@ -205,25 +234,39 @@ func (l *lexer) take(t *token, k kind, n int) {
 
 func (l *lexer) pair(t *token, char byte) {
 	l.take(t, punct, 2)
-	t.char = char
+	t.char, t.kw = char, kwHeed
 }
 
-// high marks the bytes above 0x7f.
-const high = 0x8080808080808080
-
-// mayPrefix reports that the one-letter word before end may be the prefix of a string or of a quoted name.
-func (l *lexer) mayPrefix(s string, end int) bool { return s[end] == '\'' || s[end] == '&' }
+// mayPrefix reports that a word of one letter before c may be the prefix of a string or of a quoted name.
+func mayPrefix(c byte) bool { return c == '\'' || c == '&' }
 
 // word reads an unquoted word up to end, or the string or quoted name of which it is the prefix.
 func (l *lexer) word(t *token, end int) {
 	s, start := l.s, l.pos
 	l.pos = end
-	if end < len(s) && end == start+1 && l.mayPrefix(s, end) && l.prefixed(t, start, end) {
+	if end < len(s) && end == start+1 && mayPrefix(s[end]) && l.prefixed(t, start, end) {
 		return
 	}
-	e := l.vocab.words.find(s, start, end)
-	t.start, t.end, t.known, t.kind, t.char, t.kw, t.place = uint32(start), uint32(end), e.index, word, 0, e.kw, e.place
-	if e.index == 0 {
+	head, tail := ends(s, start, end)
+	l.look(t, start, end, head, tail)
+}
+
+// longWord reads an unquoted word that has no end in the eight bytes from pos on.
+func (l *lexer) longWord(t *token) {
+	s, start := l.s, l.pos
+	end := wordEnd(s, start+8)
+	head, tail := load8(s[start:])|lower, uint64(0)
+	if end > start+8 {
+		tail = load8(s[end-8:]) | lower
+	}
+	l.pos = end
+	l.look(t, start, end, head, tail)
+}
+
+// look makes t the word s[start:end] whose ends are head and tail.
+func (l *lexer) look(t *token, start, end int, head, tail byteLanes) {
+	t.start, t.end, t.look = uint32(start), uint32(end), l.vocab.words.cell(head, tail, l.s[start:end]).look
+	if t.known == 0 && (end-start > 16 || (head|tail)&high != 0 || head&0xffffff == pgPrefix) {
 		l.strange(t)
 	}
 }

@@ -3,24 +3,23 @@ package sqlclass
 // definition is what DDL and everything else that commits implicitly does on MySQL and MariaDB.
 var definition = Statement{Class: Write, MayWrite: true, CommitsOnError: true, EndsTx: true}
 
-// mysql classifies the statement of MySQL or MariaDB that begins at the current token.
-func (p *scan) mysql() Statement {
-	first := *p.t()
+// mysql classifies the statement of MySQL or MariaDB that begins at the current token. st is zero.
+func (p *scan) mysql(st *Statement) {
 	if p.query() {
-		st := Statement{Class: Read}
-		p.mysqlQuery(&st)
-		return st
+		st.Class = Read
+		p.mysqlQuery(st)
+		return
 	}
-	st := Statement{MayWrite: true, CommitsOnError: true}
+	first := *p.t()
+	*st = Statement{MayWrite: true, CommitsOnError: true}
 	if first.kind == word {
 		p.advance()
-		st = p.mysqlCommand(p.word(&first))
+		*st = p.mysqlCommand(p.word(&first))
 	}
 	if st.Token == "" && st.Class != Read {
 		st.Token = p.text(&first)
 	}
 	p.skip()
-	return st
 }
 
 // mysqlCommand classifies a statement that is no query by its first word, and by what follows it. The current token is the
@@ -200,7 +199,7 @@ func (p *scan) mysqlShow() Statement {
 			p.mysqlQuery(&st)
 			return st
 		case "table": // as information_schema.tables
-			if next := p.peek(); p.word(&next) == "status" {
+			if next := p.peek(); p.word(next) == "status" {
 				st = Statement{Class: Read}
 				p.advance()
 				p.advance()
@@ -208,7 +207,7 @@ func (p *scan) mysqlShow() Statement {
 				return st
 			}
 		case "procedure", "function":
-			if next := p.peek(); p.word(&next) == "status" {
+			if next := p.peek(); p.word(next) == "status" {
 				st = Statement{Class: Read}
 				p.advance()
 				p.advance()

@@ -8,36 +8,35 @@ func (p *scan) mysqlQuery(st *Statement) {
 	if p.t().kind == word && p.t().kw == kwWith {
 		p.parens[p.depth].flags |= parenWith
 	}
-	for ; ; p.advance() {
+	for {
 		t := p.t()
 		if p.asking {
 			p.mysqlAsked(st)
 		}
 		switch t.kind {
-		case word: // most tokens: no call for those that say nothing
-			if t.kw != kwNone {
+		case word, quotedName:
+			if t.kind == word && t.kw != kwNone {
 				p.mysqlWord(st)
 			}
-			if p.vocab.everyName || p.before(0).is('.') {
-				p.mysqlName(st, t)
-			}
-		case endOfText, bad:
-			if p.depth != 0 {
-				unknown(st, tokenUnbalanced)
-			}
-			return
+			p.mysqlName(st, t)
 		case punct:
 			if t.char == ';' && p.depth == 0 {
 				return
 			}
 			p.mysqlPunct(st, t.char)
-		case quotedName:
-			if p.vocab.everyName || p.before(0).is('.') {
-				p.mysqlName(st, t)
+		case endOfText, bad:
+			if p.depth != 0 {
+				unknown(st, tokenUnbalanced)
 			}
+			return
 		case userVar, sysVar, str:
 			p.mysqlToken(st)
 		case number, param:
+		}
+		if p.asking || t.place != placeUnknown || t.known != 0 && t.kind == quotedName || t.is('.') {
+			p.advance() // what comes next can mean something for what came before
+		} else {
+			p.heed()
 		}
 	}
 }
@@ -177,7 +176,7 @@ func (p *scan) mysqlVariable(st *Statement) {
 // mysqlSystemVariable looks at @@name: the node's own where it says GLOBAL, else the session's.
 func (p *scan) mysqlSystemVariable(st *Statement) {
 	next := p.peek()
-	if kw := p.known(&next).kw; next.isName() && (kw == kwGlobal || kw == kwPersist) {
+	if kw := p.known(next).kw; next.isName() && (kw == kwGlobal || kw == kwPersist) {
 		demote(st, Statement{Token: p.s[p.t().start:next.end]})
 		return
 	}
@@ -194,7 +193,7 @@ func (p *scan) mysqlOpen(st *Statement) {
 		unknown(st, p.text(name))
 	}
 	if name.isName() || name.kind == str && p.reading&doubleIsName == 0 && p.s[name.start] == '"' {
-		p.asking, p.asked, p.askedBefore, p.askedSchema = true, *name, *before, *p.before(2)
+		p.asking = true
 	}
 	if p.parens[p.depth].flags&parenWith != 0 && name.kw != kwAs &&
 		!(name.isName() && (before.is(',') || before.kw == kwWith || before.kw == kwRecursive)) {
@@ -212,13 +211,11 @@ func (p *scan) mysqlAsked(st *Statement) {
 	if p.t().kind == word && (p.t().kw == kwSelect || p.t().kw == kwWith) {
 		return
 	}
-	name, before := &p.asked, &p.askedBefore
-	text := p.text(name)
+	name, before := p.before(1), p.before(2)
 	switch {
 	case before.is('.'):
-		schema := p.text(&p.askedSchema)
-		if e := p.function(name); !e.read || e.qualified(schema) != effectNone {
-			unknown(st, text)
+		if e := p.function(name); !e.read || e.qualified(p.text(p.before(3))) != effectNone {
+			unknown(st, p.text(name))
 		}
 		return
 	case before.kind == word && before.kw == kwAs, before.is(')'):
@@ -235,10 +232,10 @@ func (p *scan) mysqlAsked(st *Statement) {
 		if before.isName() && p.s[before.start] == '_' || !p.beginsExpression(before) {
 			return
 		}
-		unknown(st, text) // under ANSI_QUOTES a call of a function with this name
+		unknown(st, p.text(name)) // under ANSI_QUOTES a call of a function with this name
 		return
 	}
-	p.call(st, p.function(name).unqualified(), text)
+	p.call(st, p.function(name).unqualified(), name)
 }
 
 // mysqlQualified looks at a name after a dot: the tables of some schemas show one node.

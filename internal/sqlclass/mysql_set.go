@@ -7,7 +7,7 @@ func (p *scan) mysqlSet() Statement {
 	case "password":
 		return definition
 	case "default":
-		if next := p.peek(); p.word(&next) == "role" {
+		if next := p.peek(); p.word(next) == "role" {
 			return definition
 		}
 	case "statement":
@@ -96,6 +96,8 @@ func (p *scan) mysqlSetStatement() Statement {
 	if p.ended() {
 		return Statement{MayWrite: true, CommitsOnError: true}
 	}
-	demote(&st, p.mysql())
+	var of Statement
+	p.mysql(&of)
+	demote(&st, of)
 	return st
 }

@@ -40,7 +40,7 @@ func newMySQLWords(keywordList, functionList string) *vocabulary {
 	each(get, func(e *entry) { e.rule = true }, mysqlRuleWords)
 	each(get, func(e *entry) { e.keyword, e.infix = true, true }, "against columns of over escape row ordinality conflict")
 	each(get, func(e *entry) { e.keyword, e.reserved = true, true }, "row") // ROW (1, 2)
-	each(get, func(e *entry) { e.rule = true }, "nextval currval")
+	each(get, func(e *entry) { e.rule, e.kw = true, kwHeed }, "nextval currval")
 	each(get, func(e *entry) { e.operand = true },
 		"null true false end current_date current_time current_timestamp localtime localtimestamp utc_date utc_time utc_timestamp current_user")
 	each(get, func(e *entry) { e.keyword, e.prefix = true, true },
@@ -62,7 +62,7 @@ func newMySQLWords(keywordList, functionList string) *vocabulary {
 		collation_character_set_applicability table_privileges column_privileges schema_privileges keywords sql_functions
 		st_geometry_columns st_spatial_reference_systems st_units_of_measure tables_extensions columns_extensions
 		table_constraints_extensions view_routine_usage view_table_usage column_statistics`)
-	return newVocabulary(words)
+	return newVocabulary(mysqlAlphabet, words)
 }
 
 // mysqlRuleWords are words that the rules look at and that not both servers list.

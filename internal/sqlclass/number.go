@@ -5,6 +5,15 @@ package sqlclass
 func (l *lexer) number(t *token) {
 	s, start := l.s, l.pos
 	i := start
+	for i < len(s) && isDigit(s[i]) {
+		i++
+	}
+	if i > start && (i == len(s) || s[i] != '.' && !wordPart[s[i]]) { // most of them
+		l.pos = i
+		t.set(number, start, i)
+		return
+	}
+	i = start
 	if s[i] == '0' && i+2 < len(s) && isBasedNumber(s[i+1], s[i+2]) {
 		i += 2
 		for i < len(s) && (isHex(s[i]) || s[i] == '_' && l.dialect == PostgreSQL) {
@@ -23,7 +32,7 @@ func (l *lexer) number(t *token) {
 		if (s[exp] == '+' || s[exp] == '-') && exp+1 < len(s) {
 			exp++
 		}
-		if charClass[s[exp]] == charDigit {
+		if isDigit(s[exp]) {
 			i = l.digits(exp)
 			integer = false
 		}
@@ -40,10 +49,7 @@ func (l *lexer) numberUpTo(t *token, start, end int, nameable bool) {
 			return
 		}
 		if nameable {
-			for end < len(l.s) && wordPart[l.s[end]] {
-				end++
-			}
-			l.word(t, end)
+			l.word(t, wordEnd(l.s, end))
 			return
 		}
 	}
@@ -53,7 +59,7 @@ func (l *lexer) numberUpTo(t *token, start, end int, nameable bool) {
 }
 
 func (l *lexer) digits(i int) int {
-	for i < len(l.s) && (charClass[l.s[i]] == charDigit || l.s[i] == '_' && l.dialect == PostgreSQL) {
+	for i < len(l.s) && (isDigit(l.s[i]) || l.s[i] == '_' && l.dialect == PostgreSQL) {
 		i++
 	}
 	return i

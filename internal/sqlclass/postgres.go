@@ -2,28 +2,31 @@ package sqlclass
 
 import "strings"
 
-// postgres classifies the statement that begins at the current token.
-func (p *scan) postgres() Statement {
+// postgres classifies the statement that begins at the current token. st is zero.
+func (p *scan) postgres(st *Statement) {
+	if p.query() {
+		st.Class = Read
+		p.postgresQuery(st)
+		return
+	}
 	first := *p.t()
 	switch {
-	case p.query():
-		st := Statement{Class: Read}
-		p.postgresQuery(&st)
-		return st
 	case first.kind != word:
 		p.skip()
-		return Statement{MayWrite: true, CommitsOnError: true, Token: p.text(&first)}
+		*st = Statement{MayWrite: true, CommitsOnError: true, Token: p.text(&first)}
+		return
 	case first.kw == kwExplain:
-		return p.postgresExplain()
+		*st = p.postgresExplain()
+		return
 	case first.kw == kwCopy:
-		return p.postgresCopy()
+		*st = p.postgresCopy()
+		return
 	}
-	st := p.postgresCommand(p.word(&first))
+	*st = p.postgresCommand(p.word(&first))
 	if st.Token == "" {
 		st.Token = p.text(&first)
 	}
 	p.skip()
-	return st
 }
 
 // postgresCommand classifies a statement that is no query by its first word, and looks at what follows where that matters.

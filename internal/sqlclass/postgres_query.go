@@ -6,13 +6,13 @@ func (p *scan) postgresQuery(st *Statement, until ...byte) {
 	if p.t().kind == word && p.t().kw == kwWith {
 		p.parens[p.depth].flags |= parenWith
 	}
-	for ; ; p.advance() {
-		t := p.t()
+	for {
+		t, previous := p.t(), p.before(0)
 		if p.asking {
 			p.postgresAsked(st)
 		}
-		if p.before(0).place != placeUnknown && !t.is('(') {
-			p.postgresName(st, p.before(0))
+		if previous.place != placeUnknown && !t.is('(') {
+			p.postgresName(st, previous)
 		}
 		switch t.kind {
 		case word:
@@ -37,7 +37,7 @@ func (p *scan) postgresQuery(st *Statement, until ...byte) {
 					unknown(st, "OPERATOR")
 				}
 			case ',':
-				p.parens[p.depth].commas++
+				p.parens[p.depth].commas = min(p.parens[p.depth].commas+1, 3)
 			case ';':
 				if p.depth == 0 {
 					return
@@ -53,6 +53,11 @@ func (p *scan) postgresQuery(st *Statement, until ...byte) {
 			}
 			return
 		}
+		if p.asking || t.place != placeUnknown || p.vocab.operators != nil || p.parens[p.depth].flags&(parenOperator|parenSetConfig) != 0 {
+			p.advance() // what comes next can mean something for what came before
+		} else {
+			p.heed()
+		}
 	}
 }
 
@@ -65,7 +70,7 @@ func (p *scan) postgresWord(st *Statement) {
 	}
 	switch t.kw {
 	case kwInto:
-		switch next := p.peek(); p.word(&next) {
+		switch next := p.peek(); p.word(next) {
 		case "temp", "temporary", "local", "global":
 			demote(st, Statement{Class: SessionState, LeavesState: true, MayWrite: true, Token: p.text(t)})
 		default:
@@ -145,7 +150,7 @@ func (p *scan) postgresOpen(st *Statement) {
 		flags = p.parens[p.depth].flags & parenGroup
 	}
 	if name.isName() && flags&parenOperator == 0 {
-		p.asking, p.asked, p.askedBefore, p.askedSchema = true, *name, *before, *p.before(2)
+		p.asking = true
 	}
 	if p.parens[p.depth].flags&parenWith != 0 && name.kw != kwAs && name.kw != kwMaterialized &&
 		!(name.isName() && (before.is(',') || before.kw == kwWith || before.kw == kwRecursive)) {
@@ -191,27 +196,25 @@ func (p *scan) postgresAsked(st *Statement) {
 	if p.t().kind == word && (p.t().kw == kwSelect || p.t().kw == kwWith || p.t().kw == kwValues) {
 		return
 	}
-	name := &p.asked
-	if p.postgresNoCall(name) {
+	name, before := p.before(1), p.before(2)
+	if p.postgresNoCall(name, before) {
 		return
 	}
-	text := p.text(name)
-	if p.askedBefore.is('.') {
-		if p.call(st, p.function(name).qualified(p.text(&p.askedSchema)), text) {
+	if before.is('.') {
+		if p.call(st, p.function(name).qualified(p.text(p.before(3))), name) {
 			p.parens[p.depth].flags |= parenSetConfig
 		}
 		return
 	}
-	if p.call(st, p.function(name).unqualified(), text) {
+	if p.call(st, p.function(name).unqualified(), name) {
 		p.parens[p.depth].flags |= parenSetConfig
 	}
 }
 
-// postgresNoCall tells the names before a parenthesis that are not those of functions.
-func (p *scan) postgresNoCall(name *token) bool {
-	before := &p.askedBefore
-	if name.kind == word && p.known(name).keyword && !before.is('.') {
-		switch e := p.known(name); {
+// postgresNoCall tells the names before a parenthesis that are not those of functions, by the token before them.
+func (p *scan) postgresNoCall(name, before *token) bool {
+	if e := p.known(name); name.kind == word && e.keyword && !before.is('.') {
+		switch {
 		case e.reserved:
 			return true // IN (, VALUES (, COALESCE (, numeric(10,2)
 		case e.infix && !p.beginsExpression(before) && (before.kw != kwNot || e.kw == kwLike):

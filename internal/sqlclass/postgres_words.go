@@ -52,7 +52,7 @@ var postgresWords = sync.OnceValue(func() *vocabulary {
 	each(get, func(e *entry) { e.place = placeEvery }, "pg_lsn pg_snapshot pg_node_tree pg_ndistinct pg_dependencies pg_mcv_list pg_catalog pg_default")
 	each(get, func(e *entry) { e.place = placeSession }, "pg_cursors pg_prepared_statements pg_temp")
 	each(get, func(e *entry) { e.rule = true }, "bernoulli repack")
-	return newVocabulary(words)
+	return newVocabulary(postgresAlphabet, words)
 })
 
 func getter(words map[string]*entry) func(string) *entry {

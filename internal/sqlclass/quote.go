@@ -10,10 +10,7 @@ import (
 func (l *lexer) quoted(t *token, start, from int, quote byte, backslash bool, k kind) {
 	s := l.s
 	for i := from; i < len(s); i++ {
-		for i < len(s) && !notPlain[s[i]] {
-			i++
-		}
-		if i == len(s) {
+		if i = plainEnd(s, i, quote); i == len(s) {
 			break
 		}
 		switch c := s[i]; {
@@ -66,7 +63,7 @@ func (l *lexer) continued() int {
 		switch c := l.s[i]; {
 		case c == '\n' || c == '\r':
 			newline = true
-		case charClass[c] == charBlank:
+		case isBlank(c):
 		case c == '-' && i+1 < len(l.s) && l.s[i+1] == '-':
 			for i+1 < len(l.s) && l.s[i+1] != '\n' && l.s[i+1] != '\r' {
 				i++
@@ -82,10 +79,8 @@ func (l *lexer) continued() int {
 
 // name reads a quoted name.
 func (l *lexer) name(t *token, start int, quote byte) {
-	s, i := l.s, start+1
-	for i < len(s) && !notPlain[s[i]] {
-		i++
-	}
+	s := l.s
+	i := plainEnd(s, start+1, quote)
 	if i < len(s) && s[i] == quote && (i+1 == len(s) || s[i+1] != quote) {
 		l.pos = i + 1
 		t.set(quotedName, start, i+1)
@@ -93,6 +88,9 @@ func (l *lexer) name(t *token, start int, quote byte) {
 		return
 	}
 	if l.dialect != PostgreSQL {
+		if e := l.vocab.words.findQuoted(s, start+1, int(t.end)-1); e.index != 0 {
+			t.known, t.kw = e.index, kwHeed
+		}
 		return
 	}
 	if t.place = postgresPlace(s[start+1 : t.end-1]); t.place != placeUnknown || l.vocab.everyName {
@@ -102,24 +100,19 @@ func (l *lexer) name(t *token, start int, quote byte) {
 	}
 }
 
-// dollar reads what begins with a dollar sign: a parameter or a dollar-quoted string in PostgreSQL. MySQL gives $tag$ the same
-// meaning from 8.0.34 on and MariaDB never does, so there the text does not lex.
+// dollar reads what begins with a dollar sign in PostgreSQL: a parameter or a dollar-quoted string.
 func (l *lexer) dollar(t *token) {
 	s, start := l.s, l.pos
-	if l.dialect != PostgreSQL {
-		l.bad(t, start)
-		return
-	}
 	i := start + 1
-	if i < len(s) && charClass[s[i]] == charDigit {
-		for i < len(s) && charClass[s[i]] == charDigit {
+	if i < len(s) && isDigit(s[i]) {
+		for i < len(s) && isDigit(s[i]) {
 			i++
 		}
 		l.pos = i
 		t.set(param, start, i)
 		return
 	}
-	if i < len(s) && charClass[s[i]] == charWord {
+	if i < len(s) && beginsWord(s[i]) {
 		for i < len(s) && wordPart[s[i]] && s[i] != '$' {
 			i++
 		}

@@ -6,18 +6,14 @@ const maxDepth = 100
 // scan walks over the tokens of a text, one statement after the other.
 type scan struct {
 	lexer
-	// ring holds the current token and the ones before it; at is the number of the current one.
-	ring [4]token
-	at   uint8
+	// ring holds the tokens; at is the number of the current one, filled that after the last one that was read.
+	ring       ring
+	at, filled uint8
 
 	// planned: the statement is only planned (EXPLAIN): what it would write is not written.
 	planned bool
-	// asked is a name before an open parenthesis whose meaning the next token decides; askedBefore is the token before it, and
-	// askedSchema the one before that.
-	asked       token
-	askedBefore token
-	askedSchema token
-	asking      bool
+	// asking: the token before this one opens a parenthesis after a name, and this one decides what the name means.
+	asking bool
 
 	depth  int
 	parens [maxDepth]paren
@@ -26,10 +22,10 @@ type scan struct {
 // paren is what is known of one level of parentheses.
 type paren struct {
 	flags  parenFlags
-	commas uint16
+	commas uint8 // up to 3
 }
 
-type parenFlags uint16
+type parenFlags uint8
 
 const (
 	// parenExpression: an expression follows the closing parenthesis (DISTINCT ON (..), OPERATOR (..)), so that a name after
@@ -46,39 +42,69 @@ const (
 )
 
 // t returns the current token.
-func (p *scan) t() *token { return &p.ring[p.at&3] }
+func (p *scan) t() *token { return &p.ring[p.at%ringSize] }
 
 // before returns the token before the current one (0), or one or two before that.
-func (p *scan) before(n uint8) *token { return &p.ring[(p.at-1-n)&3] }
+func (p *scan) before(n uint8) *token { return &p.ring[(p.at-1-n)%ringSize] }
 
 // advance moves to the next token.
 func (p *scan) advance() {
-	p.at++
-	p.next(&p.ring[p.at&3])
+	if p.at++; p.at == p.filled {
+		p.read()
+	}
+}
+
+// heed moves to the next token that can mean something in a query. What it passes by are names, values and operators that say nothing.
+func (p *scan) heed() {
+	at := p.at + 1
+	for {
+		if at == p.filled {
+			p.read()
+		}
+		if t := &p.ring[at%ringSize]; t.kw != kwNone || t.place != placeUnknown {
+			break
+		}
+		at++
+	}
+	p.at = at
 }
 
 // peek returns the token after the current one.
-func (p *scan) peek() token {
-	ahead := p.lexer
-	var t token
-	ahead.next(&t)
-	return t
+func (p *scan) peek() *token {
+	if p.at+1 == p.filled {
+		p.read()
+	}
+	return &p.ring[(p.at+1)%ringSize]
 }
+
+// read reads ahead.
+func (p *scan) read() { p.filled = p.fill(&p.ring, p.filled, ringSize-behind) }
 
 // query reports whether a query begins at the current token: SELECT, WITH, VALUES or TABLE, after any number of parentheses.
 func (p *scan) query() bool {
 	t := *p.t()
-	if t.is('(') {
-		ahead := p.lexer
-		for t.is('(') {
-			ahead.next(&t)
+	for at := p.at + 1; t.is('('); at++ {
+		if at == p.filled {
+			t = p.beyond()
+			break
 		}
+		t = p.ring[at%ringSize]
 	}
 	switch t.kw {
 	case kwSelect, kwWith, kwValues, kwTable:
 		return t.kind == word
 	}
 	return false
+}
+
+// beyond returns the first token after those in the ring that is no open parenthesis.
+func (p *scan) beyond() token {
+	ahead := p.lexer
+	var r ring
+	for ahead.fill(&r, 0, 1); r[0].is('('); {
+		ahead.fill(&r, 0, 1)
+	}
+	return r[0]
 }
 
 // ended reports that the current token is not of the statement any more.
@@ -98,11 +124,11 @@ func (p *scan) skip() {
 func (p *scan) text(t *token) string { return p.s[t.start:t.end] }
 
 // is reports whether the token is this punctuation.
-func (t *token) is(char byte) bool { return t.kind == punct && t.char == char }
+func (t *token) is(char byte) bool { return t.char == char }
 
 // known returns the entry of a token in the vocabulary. That of a word that is not there knows nothing.
 func (p *scan) known(t *token) *entry {
-	if t.kind == quotedName {
+	if t.kind == quotedName && p.dialect == PostgreSQL {
 		return p.vocab.words.quoted(p, t)
 	}
 	return &p.vocab.words.entries[t.known]
@@ -188,7 +214,11 @@ func unknown(st *Statement, token string) {
 }
 
 // call adds what a call of a function does. It reports whether the arguments decide that.
-func (p *scan) call(st *Statement, effect effect, text string) (byArguments bool) {
+func (p *scan) call(st *Statement, effect effect, name *token) (byArguments bool) {
+	if effect == effectNone {
+		return false
+	}
+	text := p.text(name)
 	switch effect {
 	case effectNone:
 	case effectNode:

@@ -73,35 +73,41 @@ func (o Server) readings(d Dialect) (first reading, others [3]reading, n int) {
 }
 
 // classify classifies a text under every reading that is possible.
-func classify(d Dialect, v *vocabulary, server Server, query string) Statement {
+func classify(d Dialect, v *vocabulary, server Server, query string) (st Statement) {
 	if v == nil {
 		return Statement{MayWrite: true, CommitsOnError: true, Token: tokenDialect}
 	}
 	first, others, n := server.readings(d)
-	st, p := classifyReading(d, v, first, query)
+	p := classifyReading(d, v, first, query, &st)
 	if st.Class == Read && p.ambiguous {
 		for _, r := range others[:n] {
-			other, q := classifyReading(d, v, r, query)
+			var other Statement
+			q := classifyReading(d, v, r, query, &other)
 			if q.lexed && !q.empty && other.Class != Read && (d == PostgreSQL || !other.Multi) {
 				return Statement{Hint: primaryOnly(st.Hint), MayWrite: true, CommitsOnError: true, Token: tokenAmbiguous}
 			}
 		}
 	}
-	if p.versioned == 0 {
-		return st
-	}
-	// The server's version and make decide whether an executable comment is one, so both must be harmless.
-	other, q := classifyReading(d, v, first|versionedIsComment, query)
-	switch {
-	case !q.lexed && st.Class == Read:
-		unknown(&st, tokenVersioned)
-	case q.lexed && !q.empty:
-		demote(&st, other)
-	}
-	if p.versioned > 1 && st.Class == Read {
-		unknown(&st, tokenVersioned) // some of them may be comments and others not
+	if p.versioned > 0 {
+		classifyVersioned(d, v, first, query, p.versioned, &st)
 	}
 	return st
+}
+
+// classifyVersioned adds to st what a text is for a server that takes its executable comments for comments. The server's version and
+// make decide that, so both must be harmless.
+func classifyVersioned(d Dialect, v *vocabulary, first reading, query string, versioned int, st *Statement) {
+	var other Statement
+	q := classifyReading(d, v, first|versionedIsComment, query, &other)
+	switch {
+	case !q.lexed && st.Class == Read:
+		unknown(st, tokenVersioned)
+	case q.lexed && !q.empty:
+		demote(st, other)
+	}
+	if versioned > 1 && st.Class == Read {
+		unknown(st, tokenVersioned) // some of them may be comments and others not
+	}
 }
 
 // primaryOnly drops a hint for a replica: what was read as a comment may be none, and nothing is sent anywhere for its hint alone.
@@ -118,36 +124,41 @@ type facts struct {
 	versioned               int
 }
 
-// classifyReading classifies a text under one reading.
-func classifyReading(d Dialect, v *vocabulary, r reading, query string) (Statement, facts) {
-	p := scan{lexer: lexer{s: query, dialect: d, reading: r, vocab: v}}
-	var all Statement
+// classifyReading makes all, which is zero, what a text is under one reading. Statements are changed in place and not handed on by value:
+// a processor waits long for a copy of what was just written in smaller parts.
+func classifyReading(d Dialect, v *vocabulary, r reading, query string, all *Statement) facts {
+	p := scan{lexer: lexer{s: query, dialect: d, reading: r, vocab: v}, filled: 1}
 	count := 0
 	open, outside := false, false // of transactions: one is open; one of before this text was ended
-	for {
-		st, ok := p.statement()
-		if p.t().kind == bad {
-			return Statement{Hint: primaryOnly(p.hint), MayWrite: true, CommitsOnError: true, Token: tokenUnreadable}, facts{ambiguous: p.ambiguous, versioned: p.versioned}
+	var further Statement
+	for st := all; p.begin(); st = &further {
+		further = Statement{}
+		if d == PostgreSQL {
+			p.postgres(st)
+		} else {
+			p.mysql(st)
 		}
-		if ok {
-			if st.Class == TxControl {
-				outside = outside || !open && !st.BeginsTx
-				open = st.BeginsTx || open && !st.EndsTx
-			}
-			if count == 0 {
-				all = st
-			} else {
-				demote(&all, st)
-			}
-			count++
+		if st.Class == TxControl {
+			outside = outside || !open && !st.BeginsTx
+			open = st.BeginsTx || open && !st.EndsTx
 		}
-		if p.t().kind == endOfText {
+		if count > 0 {
+			demote(all, further)
+		}
+		count++
+		if t := p.t(); t.kind == endOfText || t.kind == bad {
 			break
 		}
 	}
-	f := facts{lexed: true, ambiguous: p.ambiguous, versioned: p.versioned, empty: count == 0}
+	f := facts{ambiguous: p.ambiguous, versioned: p.versioned}
+	if p.t().kind == bad {
+		*all = Statement{Hint: primaryOnly(p.hint), MayWrite: true, CommitsOnError: true, Token: tokenUnreadable}
+		return f
+	}
+	f.lexed, f.empty = true, count == 0
 	if count == 0 {
-		return Statement{Hint: primaryOnly(p.hint), Token: tokenNothing}, f
+		*all = Statement{Hint: primaryOnly(p.hint), Token: tokenNothing}
+		return f
 	}
 	if count > 1 {
 		all.Multi = true
@@ -159,21 +170,22 @@ func classifyReading(d Dialect, v *vocabulary, r reading, query string) (Stateme
 			all.Class = SessionState
 		}
 	}
-	all.Hint = p.hint
-	return all, f
+	if p.hint != HintNone {
+		all.Hint = p.hint
+	}
+	return f
 }
 
-// statement classifies the next statement. ok is false when there is none before the next semicolon.
-func (p *scan) statement() (st Statement, ok bool) {
-	p.ring, p.depth, p.asking, p.planned = [4]token{}, 0, false, false
-	*p.t() = token{kind: punct, char: ';'}
+// begin moves to the first token of the next statement. False: there is none.
+func (p *scan) begin() bool {
+	for p.advance(); p.t().is(';'); {
+		p.advance()
+	}
+	if t := p.t(); t.kind == endOfText || t.kind == bad {
+		return false
+	}
+	p.depth, p.asking, p.planned = 0, false, false
 	p.parens[0] = paren{}
-	p.advance()
-	if p.ended() {
-		return Statement{}, false
-	}
-	if p.dialect == PostgreSQL {
-		return p.postgres(), true
-	}
-	return p.mysql(), true
+	*p.before(0), *p.before(1), *p.before(2) = token{look: look{kind: punct, char: ';'}}, token{}, token{}
+	return true
 }

@@ -21,7 +21,7 @@ func (l *lexer) variable(t *token) {
 			k, backslash = quotedName, false
 		}
 		if l.quoted(t, start, l.pos+1, c, backslash, k); t.kind != bad {
-			t.kind = userVar
+			t.kind, t.kw = userVar, kwHeed
 		}
 		return
 	}

@@ -51,12 +51,12 @@ type entry struct {
 	shadowed bool
 
 	head, tail uint64
-	length     uint64
 	index      uint32
 }
 
 // vocabulary is what is known of the words of one dialect. It is immutable once it is in use.
 type vocabulary struct {
+	alphabet  *alphabet
 	words     table // keywords and what names stand for: looked up for every word
 	functions table // looked up before a parenthesis
 	// operators are those that the catalogue calls volatile.
@@ -67,9 +67,16 @@ type vocabulary struct {
 
 // table is an open hash table of words in lower case that compares up to sixteen bytes at once.
 type table struct {
-	entries []entry  // the first stands for every word that is not there
-	slots   []uint32 // the index in entries
-	mask    uint64
+	entries []entry // the first stands for every word that is not there
+	cells   []cell  // a power of two of them
+	shift   uint8   // of a hash, to the number of a cell
+}
+
+// cell is a place for a word in a table. The bytes of a word are never 0, so its head tells its length where that is at most eight; a
+// longer one has a tail.
+type cell struct {
+	head, tail uint64
+	look       look
 }
 
 // unqualified returns the effect of a call by the name alone. The server's own functions are found first, and a user's
@@ -107,9 +114,10 @@ func foldName(s string) string {
 }
 
 // newVocabulary indexes the entries of words.
-func newVocabulary(words map[string]*entry) *vocabulary {
+func newVocabulary(a *alphabet, words map[string]*entry) *vocabulary {
 	return &vocabulary{
-		words: newTable(words, func(e *entry) bool { return e.keyword || e.rule || e.place != placeUnknown }),
+		alphabet: a,
+		words:    newTable(words, func(e *entry) bool { return e.keyword || e.rule || e.place != placeUnknown }),
 		functions: newTable(words, func(e *entry) bool {
 			return e.effect != effectUnknown || e.read || e.shadowed
 		}),
@@ -121,22 +129,23 @@ func newTable(words map[string]*entry, choose func(*entry) bool) table {
 	for word, e := range words {
 		if e.word = word; choose(e) {
 			e.head, e.tail = ends(word, 0, len(word))
-			e.length, e.index = uint64(len(word)), uint32(len(t.entries))
+			e.index = uint32(len(t.entries))
 			t.entries = append(t.entries, *e)
 		}
 	}
-	size := 256
-	for size < 4*len(t.entries) {
-		size *= 2
+	for t.shift = 64 - 8; 1<<(64-t.shift) < 4*len(t.entries); t.shift-- {
 	}
-	t.slots, t.mask = make([]uint32, size), uint64(size-1)
-	for n := 1; n < len(t.entries); n++ {
-		e := &t.entries[n]
-		i := slot(e.head, e.tail, e.length)
-		for t.slots[i&t.mask] != 0 {
-			i++
+	t.cells = make([]cell, 1<<(64-t.shift))
+	for i := range t.cells {
+		t.cells[i].look = look{kind: word}
+	}
+	for n := range t.entries[1:] {
+		e := &t.entries[n+1]
+		i := t.place(e.head, e.tail)
+		for t.cells[i].head != 0 {
+			i = t.next(i)
 		}
-		t.slots[i&t.mask] = uint32(n)
+		t.cells[i] = cell{e.head, e.tail, look{known: e.index, kind: word, kw: e.kw, place: e.place}}
 	}
 	return t
 }
@@ -150,13 +159,10 @@ func (v *vocabulary) with(change func(get func(word string) *entry)) *vocabulary
 		}
 	}
 	change(getter(words))
-	w := newVocabulary(words)
+	w := newVocabulary(v.alphabet, words)
 	w.operators, w.everyName = v.operators, v.everyName
 	return w
 }
-
-// lower folds the case of ASCII letters, eight bytes at a time. Among the bytes that a word can have it joins nothing else.
-const lower = 0x2020202020202020
 
 // ends returns the first eight bytes of the word s[start:end], folded, and the last eight if it has more: with the length they tell
 // words of up to 16 bytes apart. It has few branches: how long the next word is cannot be predicted.
@@ -166,7 +172,7 @@ func ends(s string, start, end int) (head, tail uint64) {
 	case n > 8:
 		return load8(s[start:]) | lower, load8(s[end-8:]) | lower
 	case start+8 <= len(s):
-		return (load8(s[start:]) | lower) & first[n], 0
+		return (load8(s[start:]) | lower) & firstBytes[n], 0
 	}
 	for i := end - 1; i >= start; i-- {
 		head = head<<8 | uint64(s[i]|0x20)
@@ -174,61 +180,57 @@ func ends(s string, start, end int) (head, tail uint64) {
 	return head, 0
 }
 
-// first masks the first bytes of eight.
-var first = [9]uint64{
-	0, 0xff, 0xffff, 0xffffff, 0xffffffff, 0xffffffffff, 0xffffffffffff, 0xffffffffffffff, 0xffffffffffffffff,
+// place returns the number of the cell in which a word is, unless another one was there first.
+func (t *table) place(head, tail uint64) uint64 {
+	return (head ^ tail*0x9e3779b97f4a7c15) * 0xff51afd7ed558ccd >> (t.shift & 63)
 }
 
-func load8(s string) uint64 {
-	_ = s[7]
-	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-}
-
-func slot(head, tail, n uint64) uint64 {
-	h := (head ^ tail*0x9e3779b97f4a7c15 ^ n<<56) * 0xff51afd7ed558ccd
-	return h ^ h>>32
-}
+// next returns the number of the cell to try after another.
+func (t *table) next(i uint64) uint64 { return (i + 1) & uint64(len(t.cells)-1) }
 
 // short looks a word of at most eight bytes up by its folded bytes.
-func (t *table) short(head, length uint64) *entry {
-	i := slot(head, 0, length)
-	e := &t.entries[t.slots[i&t.mask]]
-	if e.index == 0 || e.head == head && e.length == length {
-		return e
+func (t *table) short(head uint64) *cell {
+	i := t.place(head, 0)
+	c := &t.cells[i]
+	for c.head != 0 && (c.head != head || c.tail != 0) {
+		i = t.next(i)
+		c = &t.cells[i]
 	}
-	return t.search(head, 0, length, i)
+	return c
 }
 
-// search goes on where another word was in the slot.
-func (t *table) search(head, tail, length, i uint64) *entry {
-	for {
-		i++
-		if e := &t.entries[t.slots[i&t.mask]]; e.index == 0 || e.head == head && e.tail == tail && e.length == length {
-			return e
+// cell looks an unquoted word of any length up by its ends, without regard to the case of its ASCII letters.
+func (t *table) cell(head, tail uint64, text string) *cell {
+	for i := t.place(head, tail); ; i = t.next(i) {
+		c := &t.cells[i]
+		if c.head == 0 {
+			return c
+		}
+		if c.head == head && c.tail == tail {
+			if e := &t.entries[c.look.known]; len(e.word) == len(text) && (len(text) <= 16 || strings.EqualFold(e.word, text)) {
+				return c
+			}
 		}
 	}
 }
 
-// find looks the unquoted word s[start:end] up, without regard to the case of its ASCII letters.
+// find returns the entry of the unquoted word s[start:end].
 func (t *table) find(s string, start, end int) *entry {
-	head, tail := ends(s, start, end)
-	n := uint64(end - start)
-	for i := slot(head, tail, n); ; i++ {
-		e := &t.entries[t.slots[i&t.mask]]
-		if e.index == 0 || e.head == head && e.tail == tail && e.length == n && (n <= 16 || strings.EqualFold(e.word, s[start:end])) {
-			return e
-		}
+	if n := end - start; n <= 8 && start+8 <= len(s) {
+		return &t.entries[t.short((load8(s[start:])|lower)&firstBytes[n]).look.known]
 	}
+	head, tail := ends(s, start, end)
+	return &t.entries[t.cell(head, tail, s[start:end]).look.known]
 }
 
 // findQuoted looks the text of a quoted name up, without regard to the case of its letters. It may hold any byte, so all of
 // it is compared.
 func (t *table) findQuoted(s string, start, end int) *entry {
 	head, tail := ends(s, start, end)
-	for i := slot(head, tail, uint64(end-start)); ; i++ {
-		e := &t.entries[t.slots[i&t.mask]]
-		if e.index == 0 || len(e.word) == end-start && strings.EqualFold(e.word, s[start:end]) {
+	for i := t.place(head, tail); ; i = t.next(i) {
+		c := &t.cells[i]
+		e := &t.entries[c.look.known]
+		if c.head == 0 || c.head == head && len(e.word) == end-start && strings.EqualFold(e.word, s[start:end]) {
 			return e
 		}
 	}
