@@ -25,6 +25,8 @@ type Sample struct {
 	// FlushDelay is after how long an asynchronous commit is flushed for certain (3 x wal_writer_delay).
 	FlushDelay time.Duration
 	HasSource  bool // replica: something feeds it
+	// Own is the part of a MySQL or MariaDB Position that the server writes to itself; no position when it has none.
+	Own Position
 	// History is what a MariaDB server has logged, by domain and server (@@gtid_binlog_state).
 	History MariaDBGTID
 	// TimelineFloor is a timeline that the position is on or past, for when Position.Timeline is not known.
