@@ -44,13 +44,7 @@ func onBoth(t *testing.T, test func(t *testing.T, c *dbtest.MySQLCluster, e mysq
 	for _, mariadb := range []bool{true, false} {
 		e := mysql.Engine{MariaDB: mariadb}
 		t.Run(e.Name(), func(t *testing.T) {
-			c := sharedCluster(t, mariadb)
-			t.Cleanup(func() {
-				if t.Failed() {
-					t.Log(c.Logs())
-				}
-			})
-			test(t, c, e)
+			test(t, sharedCluster(t, mariadb), e)
 		})
 	}
 }
