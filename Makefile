@@ -20,6 +20,7 @@ test: deps ## everything: vet and the tests of every module with -race, pgx's an
 	@$(call optional,compat-pgx)
 	@$(call optional,compat-sqlx)
 	@$(MAKE) --no-print-directory bench-check
+	@go run ./internal/dbtest/untested
 
 compat-pgx: ## pgx's own stdlib test suite, on the bare driver and through the routed pool
 	@scripts/compat-pgx.sh
