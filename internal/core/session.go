@@ -14,7 +14,13 @@ const maxPending = 16
 // Session holds what one user, request or job has written, per cluster. It only ever moves forward. It is safe for
 // concurrent use; reading it takes no lock. The zero Session is ready for use.
 type Session struct {
-	state atomic.Pointer[[]clusterState]
+	state atomic.Pointer[sessionState]
+}
+
+// sessionState is immutable once it is published.
+type sessionState struct {
+	clusters []clusterState
+	one      [1]clusterState // what clusters is made of when there is but one
 }
 
 type clusterState struct {
@@ -22,6 +28,9 @@ type clusterState struct {
 	captured time.Time // when the only position was captured; zero when that is not known, or there are several
 	open     int       // writes that have handed out a row and not ended yet
 	pending  []pending
+	// alone is what pending is made of when add has found but one, so that it needs no allocation of its own.
+	alone   [1]pending
+	isAlone bool
 }
 
 // pending is a write whose position is not known yet.
@@ -64,7 +73,7 @@ func (s *Session) View(cluster string, clock func() time.Time) (n Need, v Verdic
 // ViewTo is View for a Need that is there already.
 func (s *Session) ViewTo(cluster string, clock func() time.Time, n *Need) Verdict {
 	state := s.state.Load()
-	c := find(state, cluster)
+	c := state.find(cluster)
 	if c == nil {
 		*n = Need{}
 		return VerdictNone
@@ -76,7 +85,7 @@ func (s *Session) ViewTo(cluster string, clock func() time.Time, n *Need) Verdic
 			verdict = max(verdict, v)
 		}
 		state = s.state.Load()
-		c = find(state, cluster)
+		c = state.find(cluster)
 	}
 	n.Positions = c.entry.Positions
 	n.CapturedAt = c.captured
@@ -90,36 +99,36 @@ func (s *Session) ViewTo(cluster string, clock func() time.Time, n *Need) Verdic
 	return verdict
 }
 
-func find(state *[]clusterState, cluster string) *clusterState {
-	if state == nil {
+func (s *sessionState) find(cluster string) *clusterState {
+	if s == nil {
 		return nil
 	}
-	for i := range *state {
-		if (*state)[i].entry.Cluster == cluster {
-			return &(*state)[i]
+	for i := range s.clusters {
+		if s.clusters[i].entry.Cluster == cluster {
+			return &s.clusters[i]
 		}
 	}
 	return nil
 }
 
 // swap replaces the state of one cluster if nothing has changed since state was loaded.
-func (s *Session) swap(state *[]clusterState, cluster string, next clusterState) bool {
-	var clone []clusterState
-	if state != nil {
-		clone = slices.Clone(*state)
-	}
+func (s *Session) swap(state *sessionState, cluster string, next clusterState) bool {
 	next.entry.Cluster = cluster
-	replaced := false
-	for i := range clone {
-		if clone[i].entry.Cluster == cluster {
-			clone[i] = next
-			replaced = true
-		}
+	published := new(sessionState)
+	published.clusters = published.one[:0]
+	if state != nil {
+		published.clusters = append(published.clusters, state.clusters...)
 	}
-	if !replaced {
-		clone = append(clone, next)
+	c := published.find(cluster)
+	if c == nil {
+		published.clusters = append(published.clusters, next)
+		c = &published.clusters[len(published.clusters)-1]
 	}
-	return s.state.CompareAndSwap(state, &clone)
+	*c = next
+	if next.isAlone {
+		c.pending = c.alone[:]
+	}
+	return s.state.CompareAndSwap(state, published)
 }
 
 // update applies f, which must not change what its argument points to, until it is published.
@@ -127,7 +136,7 @@ func (s *Session) update(cluster string, f func(clusterState) clusterState) {
 	for {
 		state := s.state.Load()
 		var c clusterState
-		if p := find(state, cluster); p != nil {
+		if p := state.find(cluster); p != nil {
 			c = *p
 		}
 		if s.swap(state, cluster, f(c)) {
@@ -148,7 +157,7 @@ func (c *clusterState) finished() bool {
 // absorb takes in every capture that has a result.
 func (c *clusterState) absorb(now time.Time) (clusterState, Verdict) {
 	next := *c
-	next.pending = nil
+	next.pending, next.alone, next.isAlone = nil, [1]pending{}, false
 	verdict := VerdictNone
 	for _, p := range c.pending {
 		r := p.capture.Result()
@@ -163,6 +172,10 @@ func (c *clusterState) absorb(now time.Time) (clusterState, Verdict) {
 
 func (c *clusterState) apply(p pending, r *CaptureResult, now time.Time) Verdict {
 	verdict := VerdictNone
+	if len(p.judge) == 0 {
+		// A write that found its capture joined by an earlier one has not said when it was: before this.
+		c.entry.At = later(c.entry.At, r.At)
+	}
 	switch {
 	case r.Err != nil || r.Position.IsZero():
 		c.entry.Until = later(c.entry.Until, now.Add(p.window))
@@ -234,6 +247,9 @@ func missing(p, position *Position, history MariaDBGTID) bool {
 // records the time alone. own says that the write's outcome is unknown, so that only this capture covers it. window is
 // how long the primary is asked for if the capture cannot speak for the write.
 func (s *Session) Wrote(cluster string, now time.Time, writer Start, capture *Capture, own bool, window time.Duration) {
+	if c := s.state.Load().find(cluster); c != nil && capture != nil && !own && c.waitsFor(writer, capture) {
+		return
+	}
 	s.update(cluster, func(c clusterState) clusterState {
 		c.entry.At = later(c.entry.At, now)
 		if capture == nil {
@@ -274,16 +290,21 @@ func (s *Session) Require(e Entry, window time.Duration) {
 
 // add queues p. A later capture stands in for an earlier one of the same server that nobody else asked for.
 func (c clusterState) add(p pending, now time.Time) clusterState {
-	list := make([]pending, 0, len(c.pending)+1)
+	plain := !p.own && len(p.judge) == 0
+	if plain && c.waitsFor(p.writer, p.capture) {
+		return c // another goroutine of the session was faster: the capture that it waits for begins later
+	}
+	var list []pending
 	for _, q := range c.pending {
-		plain := !q.own && len(q.judge) == 0 && !p.own && len(p.judge) == 0
-		if plain && q.writer == p.writer && q.capture.order >= p.capture.order {
-			return c // another goroutine of the session was faster: the capture that it waits for begins later
-		}
-		if plain && q.writer == p.writer && q.capture.Result() == nil {
-			continue
+		if plain && q.plain() && q.writer == p.writer {
+			continue // whatever it has found, or will: this one begins later
 		}
 		list = append(list, q)
+	}
+	c.alone, c.isAlone = [1]pending{}, false
+	if len(list) == 0 {
+		c.pending, c.alone[0], c.isAlone = nil, p, true
+		return c
 	}
 	if len(list) >= maxPending {
 		c.entry.Until = later(c.entry.Until, now.Add(p.window))
@@ -292,6 +313,20 @@ func (c clusterState) add(p pending, now time.Time) clusterState {
 	c.pending = append(list, p)
 	return c
 }
+
+// waitsFor reports that a plain write on writer that joins capture finds the session waiting for that one already, or for
+// one that begins later.
+func (c *clusterState) waitsFor(writer Start, capture *Capture) bool {
+	for i := range c.pending {
+		if q := &c.pending[i]; q.plain() && q.writer == writer && q.capture.order >= capture.order {
+			return true
+		}
+	}
+	return false
+}
+
+// plain reports that a later capture stands in for this one.
+func (p *pending) plain() bool { return !p.own && len(p.judge) == 0 }
 
 // Open records that a write has begun to hand out rows and has not ended. Close ends it.
 func (s *Session) Open(cluster string) {
@@ -312,8 +347,8 @@ func (s *Session) Token(ctx context.Context, clock func() time.Time, window time
 	if state == nil {
 		return Token{}, nil
 	}
-	for i := range *state {
-		name := (*state)[i].entry.Cluster
+	for i := range state.clusters {
+		name := state.clusters[i].entry.Cluster
 		e, err := s.entry(ctx, name, clock, window)
 		if firstErr == nil {
 			firstErr = err

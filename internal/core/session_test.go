@@ -72,6 +72,29 @@ func TestSessionTakesInItsCapture(t *testing.T) {
 	require.Equal(t, core.Need{}, other, "clusters know nothing of each other")
 }
 
+// TestSessionThatOnlyWrites: however many captures have come and gone meanwhile, the first read needs the last one's position
+// and nothing else.
+func TestSessionThatOnlyWrites(t *testing.T) {
+	var s core.Session
+	for i := range 100 {
+		c := core.NewCapture(nil)
+		s.Wrote(cluster, fixtureNow, startA, c, false, window)
+		c.Complete(answer(startA, at(1, core.LSN(100+i))))
+	}
+	need := view(t, &s, core.VerdictNone)
+	require.Equal(t, []core.Position{at(1, 199)}, need.Positions)
+	require.True(t, need.Until.IsZero())
+	require.Nil(t, need.Pending)
+
+	// The writes of a session that join one capture publish nothing; when they were is told by the capture.
+	c := core.NewCapture(nil)
+	s.Wrote(cluster, fixtureNow, startA, c, false, window)
+	require.Zero(t, testing.AllocsPerRun(100, func() { s.Wrote(cluster, fixtureNow, startA, c, false, window) }))
+	later := fixtureNow.Add(time.Minute)
+	c.Complete(core.CaptureResult{Position: at(1, 300), Reported: 300, Start: startA, At: later})
+	require.Equal(t, later, view(t, &s, core.VerdictNone).LastWrite)
+}
+
 // TestSessionVerdicts completes one capture in every way.
 func TestSessionVerdicts(t *testing.T) {
 	sticky := fixtureNow.Add(window)

@@ -22,9 +22,15 @@ type writes struct {
 	// row, so it is over when another statement has succeeded on the connection, or the checkout ends.
 	handing []*core.Session
 	ctx     context.Context // of that write
+	// single are the sessions of a write outside a transaction, while it is taken note of.
+	single []*core.Session
 }
 
 func (w *writes) reset() {
+	if len(w.single) > 0 {
+		clear(w.single)
+		w.single = w.single[:0]
+	}
 	if len(w.inTx) == 0 && len(w.handing) == 0 && !w.wrote && w.ctx == nil {
 		return
 	}
@@ -109,7 +115,8 @@ func (c *Conn) writers(ctx context.Context) []*core.Session {
 	if c.rawTx || c.tx != nil && c.tx.h == &c.primary {
 		return c.writes.inTx // with those of ctx
 	}
-	return c.sessions(ctx, nil)
+	c.writes.single = c.sessions(ctx, c.writes.single[:0])
+	return c.writes.single
 }
 
 func (c *Conn) nothingSent(err error) bool {
