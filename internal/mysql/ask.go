@@ -13,6 +13,8 @@ const (
 	// statusAge is how long what feeds a server is not asked for again on a connection. A monitor that probes at its
 	// interval asks every time; a capture or a poll that follows at once costs one round trip and not two.
 	statusAge = 200 * time.Millisecond
+	// settleTries is how often a server that changes meanwhile, or a pooler's next one, is asked.
+	settleTries = 4
 	// factsAge is how long the rest is remembered.
 	factsAge = 30 * time.Second
 )
@@ -85,24 +87,10 @@ func (e Engine) look(ctx context.Context, link monitor.Link, q querier, m *memor
 		}
 		m.readOnly = p.readOnly
 	}
-	if err := e.refreshStatus(ctx, q, m); err != nil {
-		return Report{}, err
-	}
-	p, err := e.probe(ctx, link, m)
+	p, err := e.settled(ctx, link, q, m)
 	if err != nil {
 		return Report{}, err
 	}
-	if p.readOnly != m.readOnly || m.statusAt.IsZero() {
-		// Something happens to the server: what feeds it is to be of after that, and the position of after both.
-		m.statusAt = time.Time{}
-		if err := e.refreshStatus(ctx, q, m); err != nil {
-			return Report{}, err
-		}
-		if p, err = e.probe(ctx, link, m); err != nil {
-			return Report{}, err
-		}
-	}
-	m.readOnly = p.readOnly
 	role, fed := m.status.role(p)
 	missing := m.status.missing
 	if p.facts.groupName != "" {
@@ -117,6 +105,25 @@ func (e Engine) look(ctx context.Context, link monitor.Link, q querier, m *memor
 		r.Missing = append(r.Missing, missing)
 	}
 	return r, nil
+}
+
+// settled asks for a position that what feeds the server was read before, on the same server and while it was as
+// read-only as at the position: when something happens to it, all is read again.
+func (e Engine) settled(ctx context.Context, link monitor.Link, q querier, m *memory) (*probe, error) {
+	for range settleTries {
+		if err := e.refreshStatus(ctx, q, m); err != nil {
+			return nil, err
+		}
+		p, err := e.probe(ctx, link, m)
+		if err != nil {
+			return nil, err
+		}
+		if p.readOnly == m.readOnly && !m.statusAt.IsZero() {
+			return p, nil
+		}
+		m.readOnly, m.statusAt = p.readOnly, time.Time{}
+	}
+	return nil, errors.New("ask the server: every answer is another server's, or another role's")
 }
 
 // probe asks for the position, and for the rest when it is not remembered or another server answers.

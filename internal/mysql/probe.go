@@ -95,7 +95,7 @@ type probe struct {
 	identity   string // in the words of the server
 	connection string
 	readOnly   bool
-	logs       bool // its own writes have GTIDs
+	logs       bool // what it writes
 	gtidMode   string
 	executed   core.GTIDSet
 	domain     uint32
@@ -128,7 +128,6 @@ func (e Engine) parse(row []string) (*probe, error) {
 		}
 	} else {
 		p.gtidMode = row[4]
-		p.logs = p.logs && p.gtidMode == "ON"
 		p.executed, err = core.ParseGTIDSet(row[5])
 	}
 	if err == nil {

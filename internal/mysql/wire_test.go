@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"testing"
 	"time"
@@ -221,5 +222,54 @@ func TestConnectorKeepsDialFunc(t *testing.T) {
 		conn, err = mysql.OpenConfig(config).Connect(testContext(t))
 		require.NoError(t, err)
 		require.NoError(t, conn.Close())
+	})
+}
+
+// turns is a connection behind which another server may answer each time, as behind a pooler.
+type turns struct {
+	driver.Conn
+	servers []driver.Conn
+	random  *rand.Rand
+}
+
+func (c *turns) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	q, ok := c.servers[c.random.IntN(len(c.servers))].(driver.QueryerContext)
+	if !ok {
+		return nil, driver.ErrSkip
+	}
+	return q.QueryContext(ctx, query, args)
+}
+
+// What is remembered on a connection is forgotten when another server answers, or another session of the same.
+func TestAskThroughPooler(t *testing.T) {
+	onBoth(t, func(t *testing.T, c *dbtest.MySQLCluster, e mysql.Engine) {
+		ctx, primary, replica := testContext(t), c.Primary(), c.Replica(1)
+		// Its start is to be of another second.
+		second := look(t, e, primary.WatchDSN()).Start.At/1_000_000 + 1
+		eventually(t, "another second", func() bool { return time.Now().Unix() > second })
+		require.NoError(t, replica.StopFast(ctx))
+		require.NoError(t, replica.Start(ctx))
+		want := map[core.Start]core.Role{
+			look(t, e, primary.WatchDSN()).Start: core.RolePrimary, look(t, e, replica.WatchDSN()).Start: core.RoleReplica,
+		}
+		require.Len(t, want, 2)
+		conn := &turns{Conn: connect(t, primary.WatchDSN()), random: rand.New(rand.NewPCG(1, 2))}
+		for _, n := range []*dbtest.MySQLNode{primary, replica, primary} {
+			conn.servers = append(conn.servers, connect(t, n.WatchDSN()))
+		}
+		l := e.Wire(conn).Link()
+		seen := map[core.Start]int{}
+		for range 300 {
+			s, err := e.Ask(ctx, l)
+			if err != nil {
+				require.ErrorContains(t, err, "another server's")
+				continue
+			}
+			require.Contains(t, want, s.Start)
+			// What feeds the primary may be the other's answer; a server that is read-only is never taken for a primary.
+			require.False(t, s.Role == core.RolePrimary && want[s.Start] == core.RoleReplica)
+			seen[s.Start]++
+		}
+		require.Len(t, seen, 2)
 	})
 }
