@@ -198,6 +198,9 @@ func (p *probe) report(role core.Role) Report {
 		p.mysqlPosition(&r)
 	}
 	r.Reported = r.Position.LSN
+	if role == core.RolePrimary {
+		r.Flush = r.Position.LSN // a GTID is there when its transaction is in the log, or is lost with it
+	}
 	return r
 }
 

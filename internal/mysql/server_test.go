@@ -160,6 +160,7 @@ func TestAsk(t *testing.T) {
 		require.Equal(t, e.Kind(), p.Position.Kind)
 		require.NotZero(t, p.Position.LSN)
 		require.Equal(t, p.Position.LSN, p.Reported)
+		require.Equal(t, p.Position.LSN, p.Flush)
 		require.Equal(t, core.Covered, p.Own.CoveredBy(p.Position))
 		require.Empty(t, p.Missing[min(len(p.Missing), 1):])
 

@@ -25,6 +25,9 @@ type wire struct {
 // Link sends texts without arguments, which leaves no prepared statement behind.
 func (w wire) Link() monitor.Link { return &Link{conn: w.conn} }
 
+// OwnLink is Link: the text protocol needs nothing to be prepared.
+func (w wire) OwnLink() monitor.Link { return w.Link() }
+
 // InTx cannot tell: the driver keeps the server's status flags to itself.
 func (w wire) InTx() (open, known bool) { return false, false }
 
