@@ -27,6 +27,10 @@ var (
 	// ErrPrimaryProtected is returned to a read that no replica can serve when too many such reads are on the primary
 	// already (Config.FallbackLimit).
 	ErrPrimaryProtected = router.ErrProtected
+	// ErrNeedsPrimary is matched by the error of a statement that means something else on a replica (an advisory lock, the
+	// state of a sequence) in a read-only transaction that is on one, and of a statement outside of it on the same *sql.Conn
+	// after it has left session state there (SET).
+	ErrNeedsPrimary = vconn.ErrNeedsPrimary
 	// ErrUnknownNode is returned to a statement whose context names a node ([WithNode]) that the cluster does not have.
 	ErrUnknownNode = router.ErrUnknownNode
 	// ErrCommitUnknown is matched by the error of a write or a commit whose answer was lost: nobody can say whether it

@@ -1,6 +1,9 @@
 package readroute
 
 import (
+	"context"
+	"errors"
+
 	"github.com/readroute/readroute/internal/core"
 	"github.com/readroute/readroute/internal/monitor"
 )
@@ -33,8 +36,13 @@ func (db *DB) onNode(e monitor.Event) {
 			if !here {
 				writer.Drop()
 			}
-		case monitor.EventDown:
+		case monitor.EventSharedEndpoint:
 			if here {
+				reader.Share()
+			}
+		case monitor.EventDown:
+			// Behind a pooler the probe may only be waiting in its queue, for the very reads that would be ended.
+			if here && !(n.Pooled && errors.Is(e.Err, context.DeadlineExceeded)) {
 				reader.Silence()
 			}
 		case monitor.EventUp:

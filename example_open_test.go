@@ -53,7 +53,7 @@ func ExampleOpen_badConfig() {
 
 	// Output:
 	// readroute: bad configuration: MaxLag is -1s, it must not be negative
-	// Primary "a": the PostgreSQL DSN cannot be parsed: want a URL (postgres://user@host/db) or keyword=value pairs
+	// Primary "a": the PostgreSQL DSN cannot be parsed, or a file that it names cannot be read: want a URL (postgres://user@host/db) or keyword=value pairs
 	// Replicas[0] "a": it has no Connector
 	// Replicas[0]: another node is called "a"
 }

@@ -238,6 +238,35 @@ func TestModeShadow(t *testing.T) {
 	require.Nil(t, seen.one(t).Shadow)
 }
 
+// TestModeShadowOfSticky: within the window a replica is stale for all that anybody knows; and the mode's own use of the primary
+// connection is not held against later statements of a *sql.Conn.
+func TestModeShadowOfSticky(t *testing.T) {
+	c := sharedCluster(t)
+	config := configFor(c)
+	config.Strategy = readroute.Sticky(time.Minute)
+	seen := record(&config)
+	db := open(t, config)
+	table := newTable(t, c, "id int")
+	require.NoError(t, c.WaitCaughtUp(testContext(t)))
+	require.NoError(t, db.SetMode(readroute.ModeShadow))
+	ctx := sessionContext(t)
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	for range 3 {
+		require.NoError(t, conn.QueryRowContext(ctx, "SELECT 1").Scan(new(int)))
+		d := seen.one(t)
+		require.Equal(t, readroute.RolePrimary, d.Role)
+		require.Equal(t, readroute.RoleReplica, d.Shadow.Role)
+		require.False(t, d.Shadow.Stale)
+	}
+	require.NoError(t, conn.Close())
+	_, err = db.ExecContext(ctx, "INSERT INTO "+table+" VALUES (1)")
+	require.NoError(t, err)
+	seen.take()
+	require.NoError(t, db.QueryRowContext(readroute.WithLevel(ctx, readroute.LevelEventual), "SELECT 1").Scan(new(int)))
+	require.True(t, seen.one(t).Shadow.Stale)
+}
+
 // TestModeReadShare: a canary of the reads goes to replicas.
 func TestModeReadShare(t *testing.T) {
 	c := sharedCluster(t)

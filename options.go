@@ -110,7 +110,8 @@ type Config struct {
 	// unlogged table, or a view, an operator, a cast or a row security policy over a function that is not harmless, stays on
 	// the primary. It is read in the background as soon as there is a primary, again when there is another one, and then at
 	// this interval, over a connection of its own that counts towards no limit and is closed each time. A failure is
-	// EventCatalogueFailed and changes nothing. What has changed on the primary since the last reading is not known yet.
+	// EventCatalogueFailed and changes nothing. What has changed on the primary since the last reading is not known yet, and
+	// before the first one, which DB.WaitReady waits for, nothing is: views and sequences are taken for tables.
 	// Defaults to 1 minute. Negative means never: all that is known of your own functions then is ReadFunctions, and your
 	// own views are taken for tables.
 	CatalogueInterval time.Duration

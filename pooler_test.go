@@ -267,3 +267,29 @@ func TestPgBouncerQueryModes(t *testing.T) {
 		})
 	}
 }
+
+// TestPgBouncerFullOfReads: the probe waits in the pooler's queue behind slow reads. They are not ended for it.
+func TestPgBouncerFullOfReads(t *testing.T) {
+	c := sharedCluster(t)
+	config := behindPoolers(t, c, 4)
+	config.Replicas = config.Replicas[:1]
+	config.ProbeInterval, config.ProbeTimeout = 50*time.Millisecond, 200*time.Millisecond
+	happened := listen(&config)
+	seen := record(&config)
+	db := open(t, config)
+	ctx := readroute.WithFallback(readroute.WithLevel(testContext(t), readroute.LevelEventual), readroute.FallbackError)
+	errs := make(chan error, 4)
+	for range cap(errs) {
+		go func() {
+			errs <- db.QueryRowContext(ctx, "SELECT count(*) FROM generate_series(1, 3000) a, generate_series(1, 4000) b").Scan(new(int))
+		}()
+	}
+	eventually(t, "the probe is not answered", func() bool { return len(happened.of(readroute.EventDown)) > 0 })
+	for range cap(errs) {
+		require.NoError(t, <-errs)
+	}
+	for _, d := range seen.take() {
+		require.Empty(t, d.Retry)
+	}
+	eventually(t, "the replica is back", func() bool { return db.Nodes()[1].Healthy })
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"reflect"
 	"slices"
 	"strings"
@@ -35,6 +36,9 @@ func PostgresConfig(config *pgx.ConnConfig, options ...stdlib.OptionOpenDB) driv
 	if config == nil {
 		return &postgresConnector{err: errors.New("PostgresConfig was given nil")}
 	}
+	if !parsed(config) {
+		return &postgresConnector{err: errors.New("the config of PostgresConfig was not made by pgx.ParseConfig, as pgx demands")}
+	}
 	config = config.Copy()
 	c := &postgresConnector{config: config, options: slices.Clone(options), err: fights(config)}
 	readOnly := config.Copy()
@@ -44,16 +48,53 @@ func PostgresConfig(config *pgx.ConnConfig, options ...stdlib.OptionOpenDB) driv
 	}
 	// A startup parameter outlives DISCARD ALL.
 	readOnly.RuntimeParams[readOnlyParam] = "on"
-	if _, c.saysReadOnly = config.RuntimeParams[readOnlyParam]; c.saysReadOnly {
-		c.saysReadOnly = config.RuntimeParams[readOnlyParam] != "off"
-		delete(config.RuntimeParams, readOnlyParam) // a replica that is promoted takes writes
+	for name, value := range config.RuntimeParams {
+		if strings.EqualFold(name, readOnlyParam) {
+			c.saysReadOnly = !isOff(value)
+			delete(config.RuntimeParams, name) // a replica that is promoted takes writes
+		}
 	}
-	c.saysReadOnly = c.saysReadOnly || strings.Contains(config.RuntimeParams["options"], readOnlyParam)
 	c.native, c.readOnly = stdlib.GetConnector(*config, options...), stdlib.GetConnector(*readOnly, options...)
 	return c
 }
 
 const readOnlyParam = "default_transaction_read_only"
+
+// parsed reports that pgx will not panic for the config. pgx does not tell otherwise; nothing is dialled.
+func parsed(config *pgx.ConnConfig) (ok bool) {
+	defer func() { ok = recover() == nil }()
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	probe := config.Copy()
+	probe.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) { return nil, ctx.Err() }
+	probe.LookupFunc = func(ctx context.Context, _ string) ([]string, error) { return nil, ctx.Err() }
+	_, _ = pgx.ConnectConfig(ended, probe)
+	return true
+}
+
+// isOff reports that PostgreSQL reads a value as false (parse_bool_with_len in src/backend/utils/adt/bool.c).
+func isOff(value string) bool {
+	v := strings.ToLower(strings.TrimSpace(value))
+	switch {
+	case v == "" || v == "o":
+		return false
+	case v == "0", strings.HasPrefix("false", v), strings.HasPrefix("no", v), strings.HasPrefix("off", v):
+		return true
+	}
+	return false
+}
+
+// optionsSayReadOnly reports that a connection's "options" (-c name=value, --name=value) make its transactions read-only.
+func optionsSayReadOnly(options string) bool {
+	text := strings.ToLower(strings.ReplaceAll(options, "-", "_"))
+	says := false
+	for _, part := range strings.Split(text, readOnlyParam)[1:] {
+		value, given := strings.CutPrefix(strings.TrimLeft(part, " "), "=")
+		value, _, _ = strings.Cut(value, " ")
+		says = !given || !isOff(value)
+	}
+	return says
+}
 
 // fights says which options of a config choose a server by themselves: that is this library's business, and a connector
 // that does it leads to one server now and to another later under one name.
@@ -65,6 +106,10 @@ func fights(config *pgx.ConnConfig) error {
 				"the primary or a replica by itself"))
 			break
 		}
+	}
+	if optionsSayReadOnly(config.RuntimeParams["options"]) {
+		problems = append(problems, errors.New("its options set "+readOnlyParam+": leave it out, sessions to replicas are read-only by "+
+			"themselves, and the primary's, or a promoted replica's, must not be"))
 	}
 	if validate := reflect.ValueOf(config.ValidateConnect); config.ValidateConnect != nil {
 		for _, chooses := range []pgconn.ValidateConnectFunc{
@@ -110,7 +155,8 @@ func (c *postgresConnector) pooled() driver.Connector {
 func dsnError(err error) error {
 	var parse *pgconn.ParseConfigError
 	if errors.As(err, &parse) {
-		return errors.New("the PostgreSQL DSN cannot be parsed: want a URL (postgres://user@host/db) or keyword=value pairs")
+		return errors.New("the PostgreSQL DSN cannot be parsed, or a file that it names cannot be read: want a URL " +
+			"(postgres://user@host/db) or keyword=value pairs")
 	}
 	return fmt.Errorf("the PostgreSQL DSN cannot be used: %T", err)
 }

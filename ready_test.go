@@ -50,3 +50,18 @@ func TestWaitReadyDoesNotWaitForADeadNode(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "no replica answers")
 }
+
+// TestWaitReadyEndsWithTheDB: who waits for a primary that never comes is told when the DB is closed, as every later caller is.
+func TestWaitReadyEndsWithTheDB(t *testing.T) {
+	db, err := readroute.Open(readroute.Config{
+		Primary: readroute.Node{Name: "a", Connector: readroute.Postgres("postgres://app@127.0.0.1:1/app")},
+	})
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- db.WaitReady(context.Background()) }()
+	require.NoError(t, db.Close())
+	closed := db.PingContext(testContext(t))
+	require.Error(t, closed)
+	require.Equal(t, closed, <-done)
+	require.Equal(t, closed, db.WaitReady(context.Background()))
+}

@@ -40,6 +40,7 @@ type DB struct {
 	plain      plainPool
 	catalogue  *catalogue // nil: not read
 	shutdown   func() error
+	closing    chan struct{} // closed by shutdown
 }
 
 // Open returns a routed pool over the nodes of config. It opens one pool a node from the node's Connector; [DB.Close],
@@ -54,7 +55,7 @@ func Open(config Config) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
-	db := &DB{config: config, nodes: config.nodes(), classifier: classifier}
+	db := &DB{config: config, nodes: config.nodes(), classifier: classifier, closing: make(chan struct{})}
 	for i := range db.nodes {
 		if c, ok := db.nodes[i].Connector.(interface{ pooled() driver.Connector }); ok && db.nodes[i].Pooled {
 			db.nodes[i].Connector = c.pooled()
@@ -77,6 +78,9 @@ func Open(config Config) (*DB, error) {
 	}
 	for i, n := range db.nodes {
 		db.cluster.Readers = append(db.cluster.Readers, vconn.NewPool(db.pool(engine, i, n, false)))
+		if n.SharedEndpoint || n.Pooled {
+			db.cluster.Readers[i].Share()
+		}
 		db.cluster.Writers = append(db.cluster.Writers, vconn.NewPool(db.pool(engine, i, n, true)))
 	}
 	db.plain = plainPool{db: db}
@@ -148,6 +152,7 @@ func (db *DB) watch(engine vconn.Engine) monitor.Config {
 			Weight: uint32(min(n.Weight, 1<<20)),
 			Shared: n.SharedEndpoint || n.Pooled,
 			Blind:  n.SharedEndpoint && n.Pooled,
+			Pooled: n.Pooled,
 			Dial:   db.dialer(engine, &db.nodes[i]),
 		})
 	}
@@ -162,7 +167,11 @@ func (db *DB) dialer(engine vconn.Engine, n *Node) monitor.Dialer {
 		if err != nil {
 			return nil, err
 		}
-		link := engine.Wire(conn).Link()
+		wire := engine.Wire(conn)
+		link := wire.OwnLink()
+		if n.Pooled {
+			link = wire.Link()
+		}
 		if !asked.Swap(true) {
 			// What cannot be asked is no reason to leave a node out: the probe that follows says whether it works.
 			if row, err := link.QueryRow(ctx, engine.SettingsSQL()); err == nil {
@@ -215,6 +224,7 @@ func (db *DB) decision(d *router.Decided) Decision {
 
 // stop ends everything behind the routed pool.
 func (db *DB) stop() error {
+	close(db.closing)
 	db.captures.Close()
 	db.monitor.Close()
 	errs := []error{db.catalogue.close(), db.plain.close()}
@@ -253,14 +263,25 @@ func (db *DB) WaitReady(ctx context.Context) error {
 	defer ticker.Stop()
 	for {
 		missing := db.missing()
-		if missing == "" {
+		if missing == "" && !db.isClosing() {
 			return nil
 		}
 		select {
 		case <-ticker.C:
+		case <-db.closing:
+			return db.PingContext(ctx) // the error of a closed *sql.DB
 		case <-ctx.Done():
 			return fmt.Errorf("readroute: wait for cluster %q: %s: %w", db.config.Name, missing, ctx.Err())
 		}
+	}
+}
+
+func (db *DB) isClosing() bool {
+	select {
+	case <-db.closing:
+		return true
+	default:
+		return false
 	}
 }
 

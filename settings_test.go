@@ -37,11 +37,21 @@ func TestRefuseSettingsThatFight(t *testing.T) {
 			"postgres://app:secret@db-a,db-b/app?target_session_attrs=primary", fine,
 			[]string{"several hosts", "target_session_attrs"},
 		},
-		"read-only transactions":            {fine + "?default_transaction_read_only=on", fine, []string{"default_transaction_read_only", `"a"`}},
-		"read-only transactions, keywords":  {"host=db-a default_transaction_read_only=true", fine, []string{"default_transaction_read_only"}},
-		"read-only transactions by options": {fine + "?options=-c%20default_transaction_read_only%3Don", fine, []string{"default_transaction_read_only"}},
-		"read-only transactions, off":       {fine + "?default_transaction_read_only=off", fine, nil},
-		"read-only replica":                 {fine, fine + "?default_transaction_read_only=on", nil},
+		"read-only transactions":                 {fine + "?default_transaction_read_only=on", fine, []string{"default_transaction_read_only", `"a"`}},
+		"read-only transactions, keywords":       {"host=db-a default_transaction_read_only=true", fine, []string{"default_transaction_read_only"}},
+		"read-only transactions by options":      {fine + "?options=-c%20default_transaction_read_only%3Don", fine, []string{"default_transaction_read_only"}},
+		"read-only transactions, off":            {fine + "?default_transaction_read_only=off", fine, nil},
+		"read-only transactions, false":          {fine + "?default_transaction_read_only=FALSE", fine, nil},
+		"read-only transactions, 0":              {fine + "?default_transaction_read_only=0", fine, nil},
+		"read-only transactions, capitals":       {fine + "?DEFAULT_TRANSACTION_READ_ONLY=on", fine, []string{"default_transaction_read_only"}},
+		"read-only transactions, off by options": {fine + "?options=-c%20default_transaction_read_only%3Doff", fine, nil},
+		"read-only transactions, long option":    {fine + "?options=--default-transaction-read-only%3Don", fine, []string{"default_transaction_read_only"}},
+		"read-only transactions, on at last": {
+			fine + "?options=-c%20default_transaction_read_only%3Doff%20-c%20DEFAULT_transaction_read_only%3Dyes", fine,
+			[]string{"default_transaction_read_only"},
+		},
+		"a replica that is read-only by options": {fine, fine + "?options=-c%20default_transaction_read_only%3Don", []string{`"b"`}},
+		"read-only replica":                      {fine, fine + "?default_transaction_read_only=on", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, err := readroute.Open(readroute.Config{
@@ -60,6 +70,13 @@ func TestRefuseSettingsThatFight(t *testing.T) {
 			require.NotContains(t, err.Error(), "secret")
 		})
 	}
+}
+
+// TestRefuseConfigThatPgxDidNotMake: pgx panics for it, on whichever goroutine connects first.
+func TestRefuseConfigThatPgxDidNotMake(t *testing.T) {
+	_, err := readroute.Open(readroute.Config{Primary: readroute.Node{Name: "a", Connector: readroute.PostgresConfig(new(pgx.ConnConfig))}})
+	require.ErrorIs(t, err, readroute.ErrBadConfig)
+	require.ErrorContains(t, err, "ParseConfig")
 }
 
 // TestRefuseNoReplicaThatIsReadOnlyByItself: a replica whose config makes sessions read-only takes writes all the same once it

@@ -137,9 +137,16 @@ func TestWithWait(t *testing.T) {
 
 	pauseReplay(t, c)
 	ctx = wrote(t, db, table)
-	short, cancel := context.WithTimeout(readroute.WithWait(ctx, time.Minute), 50*time.Millisecond)
+	short, cancel := context.WithTimeout(readroute.WithWait(ctx, time.Minute), 2*time.Second)
 	defer cancel()
-	require.ErrorIs(t, db.QueryRowContext(short, "SELECT count(*) FROM "+table).Scan(new(int)), context.DeadlineExceeded)
+	seen.take()
+	require.Equal(t, 2, countIn(t, short, db, table), "there is time left for the primary")
+	d = seen.one(t)
+	require.Equal(t, readroute.RolePrimary, d.Role)
+	require.LessOrEqual(t, d.Waited, 1500*time.Millisecond)
+	ended, cancel := context.WithCancel(readroute.WithWait(ctx, time.Minute))
+	time.AfterFunc(50*time.Millisecond, cancel)
+	require.ErrorIs(t, db.QueryRowContext(ended, "SELECT count(*) FROM "+table).Scan(new(int)), context.Canceled)
 	require.Equal(t, 2, countIn(t, readroute.WithWait(ctx, -time.Second), db, table), "less than nothing is nothing")
 }
 

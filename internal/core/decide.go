@@ -152,7 +152,7 @@ func eligible(in *Input, s *Snapshot) (mask uint64, why Reason) {
 	why = ReasonNoReplica
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if n.Role != RoleReplica || !n.Healthy || n.Stopped || in.Exclude&(1<<i) != 0 || !in.allows(i) {
+		if n.Role != RoleReplica || !n.Healthy || n.Stopped || n.Foreign || in.Exclude&(1<<i) != 0 || !in.allows(i) {
 			continue
 		}
 		if !withinLag(in, s, n) {

@@ -41,6 +41,7 @@ type NodeView struct {
 	Role     Role
 	Healthy  bool // answered the newest probe in time and has not failed since
 	Shared   bool // several servers answer under this name: samples prove nothing for other connections
+	Foreign  bool // of another system than the cluster's primary
 	Blind    bool // what is read of it speaks for no later statement, on whichever connection
 	Stopped  bool // replica: nothing feeds it although the primary is up
 	Sample   Sample

@@ -36,6 +36,12 @@ type watched struct {
 // watch starts a monitor over nodes and closes it with the test. It does not wait for the first probes.
 func watch(t testing.TB, nodes ...*fakenode.Node) *watched {
 	t.Helper()
+	return watchWith(t, func(*monitor.Config) {}, nodes...)
+}
+
+// watchWith is watch with a configuration that is changed first.
+func watchWith(t testing.TB, change func(*monitor.Config), nodes ...*fakenode.Node) *watched {
+	t.Helper()
 	w := &watched{tb: t}
 	config := monitor.Config{
 		Engine: fakenode.Engine, Interval: interval, ProbeTimeout: probeTimeout, MaxWaiters: 20_000,
@@ -48,6 +54,7 @@ func watch(t testing.TB, nodes ...*fakenode.Node) *watched {
 	for _, n := range nodes {
 		config.Nodes = append(config.Nodes, n.Watch())
 	}
+	change(&config)
 	w.Monitor = monitor.Start(config)
 	t.Cleanup(w.Close)
 	return w

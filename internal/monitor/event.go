@@ -44,7 +44,7 @@ func transitions(before, after core.NodeView) []Event {
 	if before.Role != after.Role && before.Role != core.RoleUnknown {
 		add(EventRoleChanged)
 	}
-	if before.Sample.Start != after.Sample.Start && !before.Sample.Start.IsZero() {
+	if before.Sample.Start != after.Sample.Start && !before.Sample.Start.IsZero() && !after.Blind {
 		add(EventRestarted)
 	}
 	if before.Stopped != after.Stopped {

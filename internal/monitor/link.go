@@ -18,6 +18,8 @@ type Link interface {
 type Wire interface {
 	// Link returns a way to ask on the connection, without leaving a trace in its session.
 	Link() Link
+	// OwnLink returns a way to ask on a connection that nobody else uses: it may leave prepared statements in its session.
+	OwnLink() Link
 	// InTx reports whether it has an open transaction. known is false when that cannot be told.
 	InTx() (open, known bool)
 	// Broken reports that it is known to be of no use any more.

@@ -22,7 +22,9 @@ type Node struct {
 	Shared bool
 	// Blind: a position that is read there speaks for no later statement, so the node serves nothing that must be fresh.
 	Blind bool
-	Dial  Dialer
+	// Pooled: a pooler that may lead each statement to another server than the one before. Seen to do so, it is Blind.
+	Pooled bool
+	Dial   Dialer
 }
 
 // Config is what a Monitor needs to know. Every field must be set.
@@ -217,6 +219,14 @@ func (m *Monitor) takeLocked(i int, s core.Sample) {
 		v.Confirmed, v.ConfirmedTimeline, v.ConfirmedBegan = prev.Position, prev.Position.Timeline, prev.Began
 	}
 	m.baseLocked(s)
+	if m.nodes[i].cameBack(prev.Start, s.Start) {
+		// No run of a server comes back: there are several.
+		if !v.Shared || m.cfg.Nodes[i].Pooled && !v.Blind {
+			m.events = append(m.events, Event{Kind: EventSharedEndpoint, Node: v.Name})
+		}
+		v.Shared, v.Blind = true, v.Blind || m.cfg.Nodes[i].Pooled
+	}
+	v.Foreign = m.history.system != 0 && s.Position.System != m.history.system
 	if s.Role == core.RolePrimary {
 		v.Stopped, v.Lag, v.LagKnown, v.LagBytes, v.Behind = false, 0, true, 0, 0
 		if i == m.primary {
@@ -293,6 +303,9 @@ func (m *Monitor) confirmLocked(primary core.Sample) {
 // not elected again because the new one is silent.
 func (m *Monitor) electLocked() []Event {
 	best, claims := -1, 0
+	if m.history.system == 0 && m.views[0].Role == core.RoleUnknown && m.views[0].Failures == 0 {
+		return nil // the one that is configured as the primary says first which system this is
+	}
 	for i := range m.views {
 		v := &m.views[i]
 		if v.Role != core.RolePrimary || !v.Healthy {
@@ -300,6 +313,10 @@ func (m *Monitor) electLocked() []Event {
 		}
 		claims++
 		switch p := v.Sample.Position; {
+		case m.history.system != 0 && p.System != m.history.system && i != m.primary:
+			// Another system's primary is none of this cluster. The primary itself may have been made anew.
+		case best >= 0 && p.System != m.views[best].Sample.Position.System:
+			// Nor is this one, next to the first in the order of the configuration.
 		case i != m.primary && p.System == m.history.system && p.Timeline < m.history.timeline:
 		case best < 0, v.Sample.Position.Timeline > m.views[best].Sample.Position.Timeline:
 			best = i

@@ -330,6 +330,79 @@ func TestSharedEndpoint(t *testing.T) {
 	})
 }
 
+// TestRunThatComesBack: no run of a server comes back, so there are several servers under the name. Behind a pooler each statement
+// may have another one, and nothing is proven there.
+func TestRunThatComesBack(t *testing.T) {
+	for _, pooled := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := pair()
+			w := watchWith(t, func(c *monitor.Config) { c.Nodes[1].Pooled, c.Nodes[1].Shared = pooled, pooled }, a, b)
+			time.Sleep(time.Second)
+			b.Set(func(s *fakenode.State) { s.Start = 2 })
+			time.Sleep(time.Second)
+			require.Equal(t, pooled, w.view(1).Shared, "a restart")
+			require.False(t, w.view(1).Blind)
+			b.Set(func(s *fakenode.State) { s.Start = 1 })
+			time.Sleep(time.Second)
+			require.True(t, w.view(1).Shared)
+			require.Equal(t, pooled, w.view(1).Blind)
+			events := w.happened("b")
+			require.Contains(t, events, monitor.EventSharedEndpoint)
+			for range 5 {
+				b.Set(func(s *fakenode.State) { s.Start = 3 - s.Start })
+				time.Sleep(time.Second)
+			}
+			require.NotContains(t, w.happened("b"), monitor.EventSharedEndpoint, "it is told once")
+		})
+	}
+}
+
+// TestServersOfAnotherSystem: neither takes the writes nor serves a read, whatever its timeline and whoever answers first.
+func TestServersOfAnotherSystem(t *testing.T) {
+	for name, timeline := range map[string]uint32{"tie": 1, "higher timeline": 7} {
+		for _, first := range []string{"the primary answers first", "the other one answers first"} {
+			t.Run(name+", "+first, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					a, b := pair()
+					foreign := fakenode.New("foreign", fakenode.State{System: 99, Timeline: timeline, LSN: 0x5000})
+					standby := fakenode.New("standby", replicaAt(0x5000))
+					standby.Set(func(s *fakenode.State) { s.System = 99 })
+					if first == "the other one answers first" {
+						a.Set(func(s *fakenode.State) { s.Delay = 300 * time.Millisecond })
+					} else {
+						foreign.Set(func(s *fakenode.State) { s.Delay = 300 * time.Millisecond })
+					}
+					w := watch(t, a, b, foreign, standby)
+					for range 20 {
+						time.Sleep(200 * time.Millisecond)
+						require.Zero(t, w.Snapshot().Primary)
+					}
+					w.wantsPrimary(0, true)
+					require.False(t, w.view(1).Foreign)
+					require.True(t, w.view(2).Foreign)
+					require.True(t, w.view(3).Foreign)
+				})
+			})
+		}
+	}
+}
+
+// TestPrimaryMadeAnew: the primary's own name leads to a new system. There is nothing else that could be meant.
+func TestPrimaryMadeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair()
+		w := watch(t, a, b)
+		time.Sleep(time.Second)
+		a.Set(func(s *fakenode.State) { s.System, s.Start = 99, 2 })
+		time.Sleep(2 * time.Second)
+		w.wantsPrimary(0, true)
+		require.True(t, w.view(1).Foreign, "the replica is of the old one")
+		b.Set(func(s *fakenode.State) { s.System, s.Start = 99, 2 })
+		time.Sleep(2 * time.Second)
+		require.False(t, w.view(1).Foreign)
+	})
+}
+
 // TestOlderSampleIsLeftOut: a capture and a probe overtake each other.
 func TestOlderSampleIsLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,6 +3,7 @@ package monitor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -30,14 +31,33 @@ type node struct {
 	waiting  atomic.Int32  // waiters that want this node polled
 	progress atomic.Bool   // a waiter has been served since the last probe
 
-	anchor      core.Sample // guarded by m.mu: where the measurement of the replay rate began
-	sourceless  int         // guarded by m.mu: samples in a row without a source
-	lostSource  time.Time   // guarded by m.mu: when the first of them began
-	waitedSince time.Time   // owned by run: since when somebody waits without a break
+	anchor      core.Sample  // guarded by m.mu: where the measurement of the replay rate began
+	sourceless  int          // guarded by m.mu: samples in a row without a source
+	lostSource  time.Time    // guarded by m.mu: when the first of them began
+	starts      []core.Start // guarded by m.mu: runs of servers seen here before, the newest last
+	waitedSince time.Time    // owned by run: since when somebody waits without a break
 }
 
 func newNode(m *Monitor, i int, cfg Node) *node {
 	return &node{m: m, index: i, cfg: cfg, kicked: make(chan struct{}, 1)}
+}
+
+// startsKept is how many runs of servers are remembered.
+const startsKept = 8
+
+// cameBack remembers runs of servers and reports one that was seen before another. m.mu is held.
+func (n *node) cameBack(before, now core.Start) bool {
+	if before == now || now.IsZero() {
+		return false
+	}
+	back := slices.Contains(n.starts, now)
+	if !before.IsZero() && !slices.Contains(n.starts, before) {
+		n.starts = append(n.starts, before)
+		if len(n.starts) > startsKept {
+			n.starts = n.starts[1:]
+		}
+	}
+	return back
 }
 
 func (n *node) kick() {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -81,6 +82,10 @@ func (a answer) stalePlan() bool { return a.code == "0A000" && a.routine == "Rev
 func (Engine) Refused(err error) bool {
 	if errors.Is(err, pgx.ErrTxCommitRollback) {
 		return true // PostgreSQL answers ROLLBACK to the COMMIT of a failed transaction
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "08P01" && strings.HasPrefix(pg.Message, "server login has been failing") {
+		return true // PgBouncer found no server to run it on
 	}
 	a, ok := answerOf(err)
 	return ok && a.refuses() && a.code != "40003" // statement_completion_unknown

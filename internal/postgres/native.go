@@ -36,6 +36,11 @@ type pgxWire struct {
 // Link uses the simple protocol, which leaves no prepared statement behind.
 func (w pgxWire) Link() monitor.Link { return stdlibLink{PgxLink{w.pgx}, w.conn} }
 
+// OwnLink prepares what is asked again and again: planning the probe costs the server more than running it.
+func (w pgxWire) OwnLink() monitor.Link {
+	return &preparedLink{stdlibLink: stdlibLink{PgxLink{w.pgx}, w.conn}}
+}
+
 // InTx counts a failed transaction as an open one.
 func (w pgxWire) InTx() (open, known bool) {
 	return !w.pgx.IsClosed() && w.pgx.PgConn().TxStatus() != 'I', true
@@ -55,6 +60,9 @@ type driverWire struct{ conn driver.Conn }
 
 // Link uses a query without arguments.
 func (w driverWire) Link() monitor.Link { return driverLink(w) }
+
+// OwnLink is Link.
+func (w driverWire) OwnLink() monitor.Link { return w.Link() }
 
 // InTx cannot tell.
 func (w driverWire) InTx() (open, known bool) { return false, false }
@@ -93,11 +101,15 @@ func (l PgxLink) QueryRow(ctx context.Context, query string) ([]string, error) {
 	if len(results) != 1 || len(results[0].Rows) == 0 {
 		return nil, nil
 	}
-	row := make([]string, len(results[0].Rows[0]))
-	for i, v := range results[0].Rows[0] {
+	return textRow(results[0].Rows[0]), nil
+}
+
+func textRow(values [][]byte) []string {
+	row := make([]string, len(values))
+	for i, v := range values {
 		row[i] = string(v)
 	}
-	return row, nil
+	return row
 }
 
 // Close implements monitor.Link.
@@ -116,6 +128,38 @@ type stdlibLink struct {
 
 // Close implements monitor.Link.
 func (l stdlibLink) Close() error { return l.conn.Close() }
+
+// preparedLink prepares a question the second time that it is asked.
+type preparedLink struct {
+	stdlibLink
+	asked    string // the question that was asked last
+	prepared bool   // as probeStatement
+}
+
+// probeStatement is the name of the prepared question. An own connection has but one that comes again.
+const probeStatement = "readroute_probe"
+
+// QueryRow implements monitor.Link.
+func (l *preparedLink) QueryRow(ctx context.Context, query string) ([]string, error) {
+	switch {
+	case l.prepared && query == l.asked:
+	case l.prepared || query != l.asked:
+		if !l.prepared {
+			l.asked = query
+		}
+		return l.stdlibLink.QueryRow(ctx, query)
+	default:
+		if _, err := l.Conn.PgConn().Prepare(ctx, probeStatement, query, nil); err != nil {
+			return nil, err
+		}
+		l.prepared = true
+	}
+	result := l.Conn.PgConn().ExecPrepared(ctx, probeStatement, nil, nil, nil).Read()
+	if result.Err != nil || len(result.Rows) == 0 {
+		return nil, result.Err
+	}
+	return textRow(result.Rows[0]), nil
+}
 
 // driverLink asks on a connection of any driver.
 type driverLink struct {

@@ -344,3 +344,36 @@ func TestLinkOverAnyDriver(t *testing.T) {
 	require.Equal(t, []string{"1", "", "2"}, row)
 	require.NoError(t, l.Close())
 }
+
+// TestOwnLinkPreparesWhatComesAgain: the second time that a question is asked; the answers are the same, and other questions do
+// not disturb it.
+func TestOwnLinkPreparesWhatComesAgain(t *testing.T) {
+	c := sharedCluster(t)
+	ctx := testContext(t)
+	for _, n := range c.Nodes() {
+		config, err := pgx.ParseConfig(n.DSN(dbtest.WatchUser))
+		require.NoError(t, err)
+		native, err := stdlib.GetConnector(*config).Connect(ctx)
+		require.NoError(t, err)
+		wire := engine.Wire(native)
+		want, err := monitor.Ask(ctx, wire.Link(), engine)
+		require.NoError(t, err)
+		link := wire.OwnLink()
+		const count = "SELECT count(*)::text FROM pg_prepared_statements"
+		for i := range 5 {
+			got, err := monitor.Ask(ctx, link, engine)
+			require.NoError(t, err)
+			require.Equal(t, want.Start, got.Start)
+			require.Equal(t, want.Role, got.Role)
+			require.Equal(t, want.Position.System, got.Position.System)
+			require.Equal(t, want.Position.Timeline, got.Position.Timeline)
+			require.GreaterOrEqual(t, got.Position.LSN, want.Position.LSN)
+			if i > 1 {
+				row, err := link.QueryRow(ctx, count)
+				require.NoError(t, err)
+				require.Equal(t, []string{"1"}, row)
+			}
+		}
+		require.NoError(t, link.Close())
+	}
+}

@@ -3,6 +3,7 @@ package router
 import (
 	"math"
 	"math/rand/v2"
+	"time"
 
 	"github.com/readroute/readroute/internal/core"
 )
@@ -79,6 +80,9 @@ type Shadow struct {
 // shadow says where the statement would have gone.
 func (r *Router) shadow(session *core.Session, in core.Input) *Shadow {
 	in.PrimaryAll = false
+	if in.Held == core.HeldPrimary {
+		in.Held = core.HeldNothing // it is held because of the mode
+	}
 	if session != nil {
 		if v := session.ViewTo(r.cfg.Cluster, now, &in.Need); v != core.VerdictNone {
 			r.verdict(v)
@@ -92,7 +96,10 @@ func (r *Router) shadow(session *core.Session, in core.Input) *Shadow {
 		out.WouldWait = d.Action == core.WaitReplica
 		s := r.Monitor.Snapshot()
 		replay, _ := s.Nodes[out.Node].Proof()
-		out.Stale = in.Need.Pending != nil || in.Need.Open ||
+		moment := time.Now()
+		out.Stale = in.Need.Until.After(moment) ||
+			in.Strategy.Sticky && !in.Need.LastWrite.IsZero() && moment.Sub(in.Need.LastWrite) < in.Strategy.Window ||
+			in.Need.Pending != nil || in.Need.Open ||
 			s.Covers(replay, in.Need.Positions, in.Need.CapturedAt) != core.Covered
 	case core.Refuse:
 	case core.GoPrimary, core.WaitCapture, core.AskPrimary:

@@ -153,7 +153,8 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 		}
 	}
 	var began time.Time
-	lost := false
+	limit := in.Budget
+	lost, clipped := false, false
 	for {
 		if session != nil {
 			if v := session.ViewTo(r.cfg.Cluster, now, &in.Need); v != core.VerdictNone {
@@ -175,11 +176,20 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 			r.dry(&in, d, out)
 			return
 		}
+		if deadline, ok := ctx.Deadline(); ok && !clipped {
+			// What falls back must be able to run as well, before the caller's time is over.
+			clipped = true
+			if left := time.Until(deadline) / 2; left < in.Budget {
+				limit = max(0, left)
+				in.Budget = limit
+				continue
+			}
+		}
 		if began.IsZero() {
 			began = in.Now
 		}
 		if r.wait(ctx, session, &in, d) {
-			in.Budget = max(0, r.budget(ctx)-req.Waited-time.Since(began))
+			in.Budget = max(0, limit-time.Since(began))
 			in.Waited = in.Waited || in.Budget == 0 // for a capture, for as long as it might
 		} else {
 			in.Budget = 0
@@ -209,14 +219,6 @@ func (r *Router) decide(in *core.Input) core.Decision {
 		d = core.Decide(in, s)
 	}
 	return d
-}
-
-// budget is the wait that the read may spend in all.
-func (r *Router) budget(ctx context.Context) time.Duration {
-	if o := core.FromContext(ctx); o != nil && o.HasWait {
-		return o.Wait
-	}
-	return r.cfg.Strategy.Wait
 }
 
 // apply takes in what the context says and returns the session that the read belongs to.

@@ -135,10 +135,10 @@ func TestRouteBudgetOfTheContext(t *testing.T) {
 		s, ctx := session(t.Context(), position(1, 0x6000))
 		require.NoError(t, r.Captures.Join().Wait(t.Context()))
 
-		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-		defer cancel()
+		short, cancel := context.WithCancel(ctx)
+		time.AfterFunc(20*time.Millisecond, cancel)
 		d, took := r.read(short)
-		require.ErrorIs(t, d.Err, context.DeadlineExceeded)
+		require.ErrorIs(t, d.Err, context.Canceled)
 		require.Equal(t, -1, d.Node)
 		require.Equal(t, core.ReasonWaited, d.Reason)
 		require.Equal(t, 20*time.Millisecond, took)
@@ -162,6 +162,26 @@ func TestRouteBudgetOfTheContext(t *testing.T) {
 		d, took = r.read(core.NewContext(t.Context(), &core.Options{Session: s, HasWait: true}))
 		r.wants(d, 0, core.ReasonCapturePending)
 		require.Zero(t, took)
+	})
+}
+
+// TestRouteLeavesTimeToFallBack: a read whose context ends before the wait could does not spend all of it waiting.
+func TestRouteLeavesTimeToFallBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := route(t, nil, 100, newNodes(1)...)
+		for _, left := range []time.Duration{10 * time.Millisecond, waitTimeout / 2, waitTimeout, waitTimeout + waitTimeout/2} {
+			r.nodes[0].Set(func(s *fakenode.State) { s.LSN += 0x6000 })
+			s, ctx := session(t.Context())
+			r.wrote(s)
+			require.NoError(t, r.Captures.Join().Wait(t.Context()))
+			ctx, cancel := context.WithTimeout(ctx, left)
+			d, took := r.read(ctx)
+			require.NoError(t, d.Err)
+			require.Equal(t, core.RolePrimary, d.Role)
+			require.NoError(t, ctx.Err(), "there is time for the primary")
+			require.LessOrEqual(t, took, left/2)
+			cancel()
+		}
 	})
 }
 

@@ -111,6 +111,12 @@ func (p *physical) ResetSession(ctx context.Context) error {
 		ctx = g.Context
 	}
 	if p.resetter != nil {
+		if p.pool.shared.Load() {
+			// The monitor may be talking to another server than the one that is silent, so nobody would interrupt this.
+			var cancel context.CancelFunc
+			ctx, cancel = p.pool.limited(ctx)
+			defer cancel()
+		}
 		interrupted, err := p.interruptible(func(p *physical) error { return p.resetter.ResetSession(ctx) })
 		if interrupted || err != nil {
 			return driver.ErrBadConn

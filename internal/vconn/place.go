@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/readroute/readroute/internal/core"
 	"github.com/readroute/readroute/internal/monitor"
@@ -28,11 +29,21 @@ func (c *Conn) place(ctx context.Context, st *sqlclass.Statement, retry core.Ret
 		*d = router.Decided{
 			Node: h.node, Role: c.tx.role, Reason: core.ReasonTx, Class: core.Class(st.Class), Shadow: c.tx.shadow,
 		}
+		if h == &c.replica && means(st) {
+			return nil, c.refuse(ctx, fmt.Errorf("%w: %s says something else on replica %q, where this read-only transaction is",
+				ErrNeedsPrimary, st.Token, h.p.pool.cfg.Name))
+		}
 		return h, nil
+	}
+	if c.replica.state {
+		*d = router.Decided{Node: -1, Reason: core.ReasonSessionState, Class: core.Class(st.Class)}
+		return nil, c.refuse(ctx, fmt.Errorf("%w: a read-only transaction has left session state on replica %q, which cannot be "+
+			"taken along", ErrNeedsPrimary, c.replica.p.pool.cfg.Name))
 	}
 	if retry == core.RetryNone {
 		c.waited, c.failed = 0, 0
 	}
+	var failure error // of the last connection
 	for {
 		if c.failed >= replicaTries {
 			exclude = ^uint64(0)
@@ -43,11 +54,15 @@ func (c *Conn) place(ctx context.Context, st *sqlclass.Statement, retry core.Ret
 			c.slot = true
 		}
 		if d.Err != nil {
+			if failure != nil && errors.Is(d.Err, router.ErrNoReplica) {
+				d.Err = fmt.Errorf("%w that could be reached: %w", router.ErrNoReplica, failure)
+			}
 			err := c.explain(d)
 			c.cluster.Router.Report(ctx, d)
 			return nil, err
 		}
 		h, err := c.connect(ctx, d)
+		failure = err
 		switch {
 		case err == nil:
 			return h, nil
@@ -62,6 +77,22 @@ func (c *Conn) place(ctx context.Context, st *sqlclass.Statement, retry core.Ret
 			retry = core.RetryConnection
 		}
 	}
+}
+
+// ErrNeedsPrimary is matched by the error of a statement that the checkout keeps from the primary.
+var ErrNeedsPrimary = errors.New("readroute: the statement needs the primary: begin the transaction with LevelPrimary, or not read-only")
+
+// means reports that a statement means something else on a replica, where it runs without an error: a lock that only that
+// node knows of, the state of a sequence, a place in the primary's log.
+func means(st *sqlclass.Statement) bool {
+	return st.Class == sqlclass.Unknown && !st.MayWrite || strings.Contains(st.Token, "advisory")
+}
+
+// refuse reports that the current statement runs nowhere.
+func (c *Conn) refuse(ctx context.Context, err error) error {
+	c.decided.Node, c.decided.Err = -1, err
+	c.cluster.Router.Report(ctx, &c.decided)
+	return err
 }
 
 // placeRaw attaches a connection to the primary, also in a read-only transaction that has a replica's.
@@ -116,13 +147,6 @@ func (c *Conn) connect(ctx context.Context, d *router.Decided) (*held, error) {
 		return c.connectPrimary(ctx, d)
 	}
 	h := &c.replica
-	s := c.cluster.Router.Monitor.Snapshot()
-	if s.Nodes[d.Node].Shared {
-		// The monitor may be talking to another server than the one that is silent, so nobody would interrupt this.
-		var cancel context.CancelFunc
-		ctx, cancel = c.cluster.Readers[d.Node].limited(ctx)
-		defer cancel()
-	}
 	if !h.attached() {
 		if err := c.attach(ctx, h, c.cluster.Readers[d.Node]); err != nil {
 			return nil, err
@@ -131,7 +155,7 @@ func (c *Conn) connect(ctx context.Context, d *router.Decided) (*held, error) {
 	if len(d.Positions) == 0 {
 		return h, nil
 	}
-	if s = c.cluster.Router.Monitor.Snapshot(); h.p.proves(s, d.Node, d.Positions, d.CapturedAt) {
+	if s := c.cluster.Router.Monitor.Snapshot(); h.p.proves(s, d.Node, d.Positions, d.CapturedAt) {
 		return h, nil
 	}
 	if err := c.verify(ctx, h, d); err != nil {
@@ -146,6 +170,10 @@ func (c *Conn) connectPrimary(ctx context.Context, d *router.Decided) (*held, er
 	switch {
 	case !h.attached():
 	case h.node == d.Node:
+		if h.p.pool.cfg.Pooled {
+			// The pooler's connection outlives a restart of the server: which one a write runs on is known as of now.
+			h.p.proof.Start = c.cluster.Router.Monitor.Snapshot().Nodes[d.Node].Sample.Start
+		}
 		return h, nil // whoever holds the primary connection stays on it
 	case c.rawTx || h.state || len(c.writes.handing) > 0:
 		d.Node = h.node // it cannot be left

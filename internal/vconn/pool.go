@@ -71,6 +71,7 @@ type Pool struct {
 	db     *sql.DB
 	epoch  atomic.Uint64
 	silent atomic.Bool // the node does not answer
+	shared atomic.Bool // several servers answer under its name
 
 	mu   sync.Mutex
 	open map[*physical]struct{} // guarded by mu
@@ -99,6 +100,9 @@ func (p *Pool) Drop() {
 	p.db.SetMaxIdleConns(-1)
 	p.db.SetMaxIdleConns(p.cfg.MaxIdleConns)
 }
+
+// Share says that several servers answer under the node's name.
+func (p *Pool) Share() { p.shared.Store(true) }
 
 // Silence says that the node does not answer, until Answer. Reads that wait for it on an open connection are ended, so
 // that they can go elsewhere, and no connection is opened; nothing else is ended.

@@ -79,8 +79,8 @@ func (c *Conn) placePrepare(ctx context.Context, st *sqlclass.Statement) (*held,
 			return h, nil
 		}
 	}
-	if c.tx != nil {
-		return c.tx.h, nil
+	if c.tx != nil || c.replica.state {
+		return c.place(ctx, st, core.RetryNone, 0)
 	}
 	c.waited, c.failed = 0, 0
 	req := c.ask(st, core.RetryNone, 0)
