@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -81,7 +82,7 @@ const errNoSuchThread = 1094
 func (e Engine) Gone(ctx context.Context, link monitor.Link, b monitor.Backend, end bool) (bool, error) {
 	query := e.BackendSQL(b, false)
 	if query == "" {
-		return false, fmt.Errorf("look for a server session: it is not known")
+		return false, errors.New("look for a server session: it is not known")
 	}
 	gone, err := none(ctx, link, query)
 	if err != nil || gone || !end {
