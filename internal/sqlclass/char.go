@@ -6,11 +6,16 @@ import "math/bits"
 type charClass uint8
 
 const (
-	charSelf     charClass = iota // a token of one character, whatever follows
-	charBlank                     // nothing
-	charWord                      // begins a word
-	charNotASCII                  // begins a word that must be UTF-8
-	charDot
+	charSelf charClass = iota // a token of one character, whatever follows
+	charDot                   // from here on to charLastPair: a token of one character unless a certain one follows
+	charDash
+	charSlash
+	charColon
+	charEqual
+	charStar
+	charBlank    // nothing
+	charWord     // begins a word
+	charNotASCII // begins a word that must be UTF-8
 	charDigit
 	charString // '
 	charName   // the quote of names
@@ -18,21 +23,28 @@ const (
 	charDollar
 	charAt
 	charHash
-	charDash
-	charSlash
-	charColon
-	charEqual
-	charStar
 	charBackslash
 	charBad // no text that lexes has it outside quotes
+
+	charLastPair = charStar
 )
 
 // alphabet is what the characters of a dialect are.
 type alphabet struct {
 	class [256]charClass
 	self  [256]look // of a character that is a token by itself
-	glued [256]bool // what makes more than a short word of one that it follows
+	// second marks what can be the second of a pair of characters, whatever the first.
+	second [256]bool
+	after  [256]uint8
 }
+
+// What a character is after a short word or a token of one character. As a number so that a blank is passed by without a branch: whether
+// one follows, no processor can foresee.
+const (
+	afterOther = 0
+	afterBlank = 1 // one blank to pass by
+	afterGlued = 2 // it makes more than a short word of one
+)
 
 var postgresAlphabet = newAlphabet("\\{}", map[byte]charClass{'"': charName, '$': charDollar, '=': charEqual})
 
@@ -47,7 +59,12 @@ func newAlphabet(bad string, special map[byte]charClass) *alphabet {
 	for i := range a.class {
 		c := byte(i)
 		a.self[c] = look{kind: punct, char: c}
-		a.glued[c] = mayPrefix(c) || c >= 0x80
+		switch {
+		case isBlank(c):
+			a.after[c] = afterBlank
+		case mayPrefix(c), c >= 0x80:
+			a.after[c] = afterGlued
+		}
 		switch {
 		case c == ' ' || c >= '\t' && c <= '\r':
 			a.class[c] = charBlank
@@ -66,6 +83,9 @@ func newAlphabet(bad string, special map[byte]charClass) *alphabet {
 	}
 	for c, class := range special {
 		a.class[c] = class
+	}
+	for _, c := range []byte("0123456789-*/:=>") {
+		a.second[c] = true
 	}
 	for _, c := range []byte(bad) {
 		a.class[c] = charBad

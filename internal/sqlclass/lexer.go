@@ -80,24 +80,32 @@ func (l *lexer) fill(r *ring, at, n uint8) uint8 {
 				}
 				continue
 			}
-			if !a.glued[w[n&7]] {
-				head := (load8(w) | lower) & firstBytes[n]
+			if after := a.after[w[n&7]]; after != afterGlued {
+				head := (load8(s[i:]) | lower) & firstBytes[n] // of w, the compiler would not make one load
 				c := words.short(head)
-				t.start, t.end, t.look = uint32(i), uint32(i+n), c.look
+				t.start, t.end = uint32(i), uint32(i+n)
+				t.look = c.look
 				at++
-				if i += n; w[n&7] == ' ' {
-					i++
-				}
+				i += n + int(after)
 				if head&0xffffff == pgPrefix && c.look.known == 0 {
 					l.strange(t)
 				}
 				continue
 			}
-		} else if class == charSelf || class == charDot && !isDigit(w[1]) {
-			t.start, t.end, t.look = uint32(i), uint32(i+1), a.self[w[0]]
+		} else if class == charSelf || class <= charLastPair && !a.second[w[1]] {
+			t.start, t.end = uint32(i), uint32(i+1)
+			t.look = a.self[w[0]]
 			at++
-			i++
+			i += 1 + int(a.after[w[1]]&afterBlank)
 			continue
+		}
+		if class == charDigit {
+			if end := digitsEnd(s, i+1); end < len(s) && s[end] != '.' && !wordPart[s[end]] {
+				t.set(number, i, end)
+				at++
+				i = end
+				continue
+			}
 		}
 		l.pos = i
 		isToken := l.begins(t, class)
@@ -189,6 +197,7 @@ func (l *lexer) begins(t *token, class charClass) bool {
 			return true
 		case second == '=':
 			l.pair(t, assign)
+			t.kw = kwHeed
 			return true
 		}
 	case charEqual:
@@ -217,7 +226,8 @@ func (l *lexer) begins(t *token, class charClass) bool {
 		return true
 	case charSelf:
 	}
-	t.start, t.end, t.look = uint32(l.pos), uint32(l.pos+1), l.vocab.alphabet.self[s[l.pos]]
+	t.start, t.end = uint32(l.pos), uint32(l.pos+1)
+	t.look = l.vocab.alphabet.self[s[l.pos]]
 	l.pos++
 	return true
 }
@@ -234,7 +244,7 @@ func (l *lexer) take(t *token, k kind, n int) {
 
 func (l *lexer) pair(t *token, char byte) {
 	l.take(t, punct, 2)
-	t.char, t.kw = char, kwHeed
+	t.char = char
 }
 
 // mayPrefix reports that a word of one letter before c may be the prefix of a string or of a quoted name.
@@ -265,7 +275,8 @@ func (l *lexer) longWord(t *token) {
 
 // look makes t the word s[start:end] whose ends are head and tail.
 func (l *lexer) look(t *token, start, end int, head, tail byteLanes) {
-	t.start, t.end, t.look = uint32(start), uint32(end), l.vocab.words.cell(head, tail, l.s[start:end]).look
+	t.start, t.end = uint32(start), uint32(end)
+	t.look = l.vocab.words.cell(head, tail, l.s[start:end]).look
 	if t.known == 0 && (end-start > 16 || (head|tail)&high != 0 || head&0xffffff == pgPrefix) {
 		l.strange(t)
 	}

@@ -11,11 +11,13 @@ func (p *scan) mysql(st *Statement) {
 		return
 	}
 	first := *p.t()
-	*st = Statement{MayWrite: true, CommitsOnError: true}
-	if first.kind == word {
-		p.advance()
-		*st = p.mysqlCommand(p.word(&first))
+	if first.kind != word || first.known == 0 {
+		p.skip()
+		st.MayWrite, st.CommitsOnError, st.Token = true, true, p.text(&first)
+		return
 	}
+	p.advance()
+	*st = p.mysqlCommand(p.word(&first))
 	if st.Token == "" && st.Class != Read {
 		st.Token = p.text(&first)
 	}

@@ -86,7 +86,7 @@ func (p *scan) mysqlPunct(st *Statement, char byte) {
 		}
 		p.depth--
 	case '%':
-		if p.dialect == MariaDB && strings.EqualFold(p.text(p.before(0)), "sql") { // SQL%ROWCOUNT under sql_mode=ORACLE
+		if t := p.before(0); p.dialect == MariaDB && t.end-t.start == 3 && strings.EqualFold(p.text(t), "sql") { // SQL%ROWCOUNT under sql_mode=ORACLE
 			demote(st, Statement{Class: SessionState, DependsState: true, Token: "SQL%"})
 		}
 	case assign:

@@ -98,6 +98,6 @@ func (p *scan) mysqlSetStatement() Statement {
 	}
 	var of Statement
 	p.mysql(&of)
-	demote(&st, of)
+	st.demote(&of)
 	return st
 }

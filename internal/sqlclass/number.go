@@ -4,10 +4,7 @@ package sqlclass
 // MariaDB read 1a as a name, 1.5a as a number and a word.
 func (l *lexer) number(t *token) {
 	s, start := l.s, l.pos
-	i := start
-	for i < len(s) && isDigit(s[i]) {
-		i++
-	}
+	i := digitsEnd(s, start)
 	if i > start && (i == len(s) || s[i] != '.' && !wordPart[s[i]]) { // most of them
 		l.pos = i
 		t.set(number, start, i)
@@ -60,6 +57,14 @@ func (l *lexer) numberUpTo(t *token, start, end int, nameable bool) {
 
 func (l *lexer) digits(i int) int {
 	for i < len(l.s) && (isDigit(l.s[i]) || l.s[i] == '_' && l.dialect == PostgreSQL) {
+		i++
+	}
+	return i
+}
+
+// digitsEnd returns the position after the digits that begin at i.
+func digitsEnd(s string, i int) int {
+	for i < len(s) && isDigit(s[i]) {
 		i++
 	}
 	return i

@@ -11,9 +11,9 @@ func (p *scan) postgres(st *Statement) {
 	}
 	first := *p.t()
 	switch {
-	case first.kind != word:
+	case first.kind != word, first.known == 0:
 		p.skip()
-		*st = Statement{MayWrite: true, CommitsOnError: true, Token: p.text(&first)}
+		st.MayWrite, st.CommitsOnError, st.Token = true, true, p.text(&first)
 		return
 	case first.kw == kwExplain:
 		*st = p.postgresExplain()

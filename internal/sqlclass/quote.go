@@ -10,9 +10,6 @@ import (
 func (l *lexer) quoted(t *token, start, from int, quote byte, backslash bool, k kind) {
 	s := l.s
 	for i := from; i < len(s); i++ {
-		if i = plainEnd(s, i, quote); i == len(s) {
-			break
-		}
 		switch c := s[i]; {
 		case c == quote:
 			if i+1 < len(s) && s[i+1] == quote {
@@ -50,10 +47,11 @@ func (l *lexer) quoted(t *token, start, from int, quote byte, backslash bool, k 
 				return
 			}
 			i += n - 1
+		default:
+			i = plainEnd(s, i+1, quote) - 1
 		}
 	}
 	l.bad(t, start)
-	return
 }
 
 // continued returns the position after the quote with which a PostgreSQL literal goes on, or 0. Line comments count as blanks.

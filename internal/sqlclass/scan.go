@@ -175,41 +175,50 @@ func (p *scan) open(flags parenFlags) bool {
 	return true
 }
 
-// strength orders the classes of one statement: what is stronger wins. Write comes last, because it alone is refused to a
+// strengths orders the classes of one statement: what is stronger wins. Write comes last, because it alone is refused to a
 // hint and to a retry on a replica whatever else the statement does.
-func strength(c Class) int {
-	switch c {
-	case Read:
-		return 0
-	case Unknown:
-		return 1
-	case TxControl:
-		return 2
-	case SessionState:
-		return 3
-	case Write:
-	}
-	return 4
-}
+var strengths = [...]uint8{Read: 0, Unknown: 1, TxControl: 2, SessionState: 3, Write: 4}
+
+func strength(c Class) uint8 { return strengths[c] }
 
 // demote makes st at least as strong as by, and adds its effects.
-func demote(st *Statement, by Statement) {
+func demote(st *Statement, by Statement) { st.demote(&by) }
+
+func (st *Statement) demote(by *Statement) {
 	if strength(by.Class) > strength(st.Class) {
 		st.Class, st.Token = by.Class, by.Token
 	} else if st.Token == "" && by.Class == st.Class {
 		st.Token = by.Token
 	}
-	st.LeavesState = st.LeavesState || by.LeavesState
-	st.TxState = st.TxState || by.TxState
-	st.DependsState = st.DependsState || by.DependsState
-	st.MayWrite = st.MayWrite || by.MayWrite
-	st.CommitsOnError = st.CommitsOnError || by.CommitsOnError
-	st.EndsTx = st.EndsTx || by.EndsTx
-	st.BeginsTx = st.BeginsTx || by.BeginsTx
+	// Few of them are new, so nothing is written that is there already.
+	if by.LeavesState {
+		st.LeavesState = true
+	}
+	if by.TxState {
+		st.TxState = true
+	}
+	if by.DependsState {
+		st.DependsState = true
+	}
+	if by.MayWrite {
+		st.MayWrite = true
+	}
+	if by.CommitsOnError {
+		st.CommitsOnError = true
+	}
+	if by.EndsTx {
+		st.EndsTx = true
+	}
+	if by.BeginsTx {
+		st.BeginsTx = true
+	}
 }
 
 // unknown makes st at least Unknown: nothing is known of what the token does.
 func unknown(st *Statement, token string) {
+	if st.Class != Read && st.MayWrite && st.Token != "" {
+		return // it is already, and a text can have millions of such tokens
+	}
 	demote(st, Statement{MayWrite: true, Token: token})
 }
 

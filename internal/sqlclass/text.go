@@ -103,7 +103,7 @@ func classifyVersioned(d Dialect, v *vocabulary, first reading, query string, ve
 	case !q.lexed && st.Class == Read:
 		unknown(st, tokenVersioned)
 	case q.lexed && !q.empty:
-		demote(st, other)
+		st.demote(&other)
 	}
 	if versioned > 1 && st.Class == Read {
 		unknown(st, tokenVersioned) // some of them may be comments and others not
@@ -132,7 +132,9 @@ func classifyReading(d Dialect, v *vocabulary, r reading, query string, all *Sta
 	open, outside := false, false // of transactions: one is open; one of before this text was ended
 	var further Statement
 	for st := all; p.begin(); st = &further {
-		further = Statement{}
+		if count > 0 {
+			further = Statement{}
+		}
 		if d == PostgreSQL {
 			p.postgres(st)
 		} else {
@@ -143,7 +145,7 @@ func classifyReading(d Dialect, v *vocabulary, r reading, query string, all *Sta
 			open = st.BeginsTx || open && !st.EndsTx
 		}
 		if count > 0 {
-			demote(all, further)
+			all.demote(&further)
 		}
 		count++
 		if t := p.t(); t.kind == endOfText || t.kind == bad {

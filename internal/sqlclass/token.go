@@ -47,7 +47,8 @@ var looks = [...]look{
 
 // set makes t a token that is neither a word nor punctuation.
 func (t *token) set(k kind, start, end int) {
-	t.start, t.end, t.look = uint32(start), uint32(end), looks[k]
+	t.start, t.end = uint32(start), uint32(end)
+	t.look = looks[k]
 }
 
 // maxText is the longest text that is lexed.

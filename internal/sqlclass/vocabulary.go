@@ -76,6 +76,7 @@ type table struct {
 // longer one has a tail.
 type cell struct {
 	head, tail uint64
+	taken      uint64 // all ones, or 0 in an empty cell
 	look       look
 }
 
@@ -145,7 +146,7 @@ func newTable(words map[string]*entry, choose func(*entry) bool) table {
 		for t.cells[i].head != 0 {
 			i = t.next(i)
 		}
-		t.cells[i] = cell{e.head, e.tail, look{known: e.index, kind: word, kw: e.kw, place: e.place}}
+		t.cells[i] = cell{e.head, e.tail, ^uint64(0), look{known: e.index, kind: word, kw: e.kw, place: e.place}}
 	}
 	return t
 }
@@ -192,7 +193,7 @@ func (t *table) next(i uint64) uint64 { return (i + 1) & uint64(len(t.cells)-1) 
 func (t *table) short(head uint64) *cell {
 	i := t.place(head, 0)
 	c := &t.cells[i]
-	for c.head != 0 && (c.head != head || c.tail != 0) {
+	for (c.head^head)&c.taken|c.tail != 0 { // one branch for words that are there and words that are not
 		i = t.next(i)
 		c = &t.cells[i]
 	}
