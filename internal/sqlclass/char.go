@@ -38,12 +38,11 @@ type alphabet struct {
 	after  [256]uint8
 }
 
-// What a character is after a short word or a token of one character. As a number so that a blank is passed by without a branch: whether
-// one follows, no processor can foresee.
+// What a character is after a short word.
 const (
-	afterOther = 0
-	afterBlank = 1 // one blank to pass by
-	afterGlued = 2 // it makes more than a short word of one
+	afterOther = iota
+	afterBlank // to be passed by
+	afterGlued // it makes more than a short word of one
 )
 
 var postgresAlphabet = newAlphabet("\\{}", map[byte]charClass{'"': charName, '$': charDollar, '=': charEqual})

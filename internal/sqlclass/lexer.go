@@ -86,7 +86,9 @@ func (l *lexer) fill(r *ring, at, n uint8) uint8 {
 				t.start, t.end = uint32(i), uint32(i+n)
 				t.look = c.look
 				at++
-				i += n + int(after)
+				if i += n; after == afterBlank {
+					i++
+				}
 				if head&0xffffff == pgPrefix && c.look.known == 0 {
 					l.strange(t)
 				}
@@ -96,7 +98,9 @@ func (l *lexer) fill(r *ring, at, n uint8) uint8 {
 			t.start, t.end = uint32(i), uint32(i+1)
 			t.look = a.self[w[0]]
 			at++
-			i += 1 + int(a.after[w[1]]&afterBlank)
+			if i++; w[1] == ' ' {
+				i++
+			}
 			continue
 		}
 		if class == charDigit {

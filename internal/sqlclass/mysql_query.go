@@ -16,7 +16,7 @@ func (p *scan) mysqlQuery(st *Statement) {
 		switch t.kind {
 		case word, quotedName:
 			if t.kind == word && t.kw != kwNone {
-				p.mysqlWord(st)
+				p.mysqlWord(st, t, p.before(0))
 			}
 			p.mysqlName(st, t)
 		case punct:
@@ -46,7 +46,7 @@ func (p *scan) mysqlToken(st *Statement) {
 	switch t := p.t(); t.kind {
 	case word:
 		if t.kw != kwNone {
-			p.mysqlWord(st)
+			p.mysqlWord(st, t, p.before(0))
 		}
 		p.mysqlName(st, t)
 	case quotedName:
@@ -105,8 +105,7 @@ func (p *scan) mysqlName(st *Statement, t *token) {
 }
 
 // mysqlWord looks for the keywords that make a query more than a read. After a dot every word is a name.
-func (p *scan) mysqlWord(st *Statement) {
-	t, previous := p.t(), p.before(0)
+func (p *scan) mysqlWord(st *Statement, t, previous *token) {
 	if previous.is('.') {
 		t.kw = kwNone
 		return

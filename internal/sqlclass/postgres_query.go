@@ -6,6 +6,7 @@ func (p *scan) postgresQuery(st *Statement, until ...byte) {
 	if p.t().kind == word && p.t().kw == kwWith {
 		p.parens[p.depth].flags |= parenWith
 	}
+	p.every = p.vocab.operators != nil
 	for {
 		t, previous := p.t(), p.before(0)
 		if p.asking {
@@ -17,7 +18,7 @@ func (p *scan) postgresQuery(st *Statement, until ...byte) {
 		switch t.kind {
 		case word:
 			if t.kw != kwNone {
-				p.postgresWord(st)
+				p.postgresWord(st, t, previous)
 			}
 		case punct:
 			switch t.char {
@@ -53,7 +54,7 @@ func (p *scan) postgresQuery(st *Statement, until ...byte) {
 			}
 			return
 		}
-		if p.asking || t.place != placeUnknown || p.vocab.operators != nil || p.parens[p.depth].flags&(parenOperator|parenSetConfig) != 0 {
+		if p.asking || p.every || t.place != placeUnknown {
 			p.advance() // what comes next can mean something for what came before
 		} else {
 			p.heed()
@@ -62,8 +63,7 @@ func (p *scan) postgresQuery(st *Statement, until ...byte) {
 }
 
 // postgresWord looks for the keywords that make a query more than a read. After AS and after a dot every word is a name.
-func (p *scan) postgresWord(st *Statement) {
-	t, previous := p.t(), p.before(0)
+func (p *scan) postgresWord(st *Statement, t, previous *token) {
 	if previous.is('.') || previous.kind == word && previous.kw == kwAs && t.kw != kwNot && t.kw != kwMaterialized {
 		t.kw = kwNone
 		return
@@ -156,6 +156,7 @@ func (p *scan) postgresOpen(st *Statement) {
 		!(name.isName() && (before.is(',') || before.kw == kwWith || before.kw == kwRecursive)) {
 		p.parens[p.depth].flags &^= parenWith // the query after the list, in parentheses
 	}
+	p.every = p.every || flags&parenEvery != 0
 	if !p.open(flags) {
 		unknown(st, tokenTooDeep)
 		p.skipAll()
@@ -183,6 +184,7 @@ func (p *scan) postgresClose(st *Statement) bool {
 		demote(st, Statement{Class: SessionState, LeavesState: !local, TxState: local || !known, Token: "set_config"})
 	}
 	p.depth--
+	p.every = p.vocab.operators != nil || p.parens[p.depth].flags&parenEvery != 0
 	if closed.flags&parenExpression != 0 {
 		p.t().kw = kwOperator // an expression begins after it
 	}
@@ -202,13 +204,19 @@ func (p *scan) postgresAsked(st *Statement) {
 	}
 	if before.is('.') {
 		if p.call(st, p.function(name).qualified(p.text(p.before(3))), name) {
-			p.parens[p.depth].flags |= parenSetConfig
+			p.setConfig()
 		}
 		return
 	}
 	if p.call(st, p.function(name).unqualified(), name) {
-		p.parens[p.depth].flags |= parenSetConfig
+		p.setConfig()
 	}
+}
+
+// setConfig begins the arguments of set_config.
+func (p *scan) setConfig() {
+	p.parens[p.depth].flags |= parenSetConfig
+	p.every = true
 }
 
 // postgresNoCall tells the names before a parenthesis that are not those of functions, by the token before them.

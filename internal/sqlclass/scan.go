@@ -14,6 +14,8 @@ type scan struct {
 	planned bool
 	// asking: the token before this one opens a parenthesis after a name, and this one decides what the name means.
 	asking bool
+	// every: no token is passed by.
+	every bool
 
 	depth  int
 	parens [maxDepth]paren
@@ -39,6 +41,9 @@ const (
 	parenOperator
 	// parenSetConfig: the arguments of set_config.
 	parenSetConfig
+
+	// parenEvery: every token counts.
+	parenEvery = parenOperator | parenSetConfig
 )
 
 // t returns the current token.

@@ -227,14 +227,11 @@ func (t *table) find(s string, start, end int) *entry {
 // findQuoted looks the text of a quoted name up, without regard to the case of its letters. It may hold any byte, so all of
 // it is compared.
 func (t *table) findQuoted(s string, start, end int) *entry {
-	head, tail := ends(s, start, end)
-	for i := t.place(head, tail); ; i = t.next(i) {
-		c := &t.cells[i]
-		e := &t.entries[c.look.known]
-		if c.head == 0 || c.head == head && len(e.word) == end-start && strings.EqualFold(e.word, s[start:end]) {
-			return e
-		}
+	e := t.find(s, start, end)
+	if e.index != 0 && !strings.EqualFold(e.word, s[start:end]) {
+		return &t.entries[0]
 	}
+	return e
 }
 
 // lines calls f with every line of a list that is not empty and not a comment.
