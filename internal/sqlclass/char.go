@@ -38,7 +38,7 @@ type alphabet struct {
 	after  [256]uint8
 }
 
-// What a character is after a short word.
+// What a character is after a short word or a token of one character.
 const (
 	afterOther = iota
 	afterBlank // to be passed by
@@ -142,12 +142,10 @@ var firstBytes = [9]byteLanes{
 	0, 0xff, 0xffff, 0xffffff, 0xffffffff, 0xffffffffff, 0xffffffffffff, 0xffffffffffffff, 0xffffffffffffffff,
 }
 
-// shortWord returns the length of the word at the beginning of eight bytes, or 0 if it is longer than seven.
+// shortWord returns the length of the word of two or more at the beginning of eight bytes, or 0 if it is longer than seven.
 func shortWord(w string, part *[256]bool) int {
 	_ = w[7]
 	switch {
-	case !part[w[1]]:
-		return 1
 	case !part[w[2]]:
 		return 2
 	case !part[w[3]]:

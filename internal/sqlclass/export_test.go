@@ -2,8 +2,7 @@ package sqlclass
 
 // Boundaries returns the places between the tokens of a text where a blank may stand: it means nothing there.
 func Boundaries(d Dialect, text string) []int {
-	r, _, _ := Server{}.readings(d)
-	l := lexer{s: text, dialect: d, reading: r, vocab: words(d)}
+	l := lexer{s: text, dialect: d, reading: Server{}.reading(d), vocab: words(d)}
 	var list []int
 	var last token
 	for {
@@ -33,8 +32,7 @@ func Versioned(d Dialect, text string) bool {
 
 // Split returns the statements of a text, as the lexer of the dialect sees them. What does not lex ends the list.
 func Split(d Dialect, text string) []string {
-	r, _, _ := Server{}.readings(d)
-	l := lexer{s: text, dialect: d, reading: r, vocab: words(d)}
+	l := lexer{s: text, dialect: d, reading: Server{}.reading(d), vocab: words(d)}
 	var list []string
 	start, empty := 0, true
 	for {

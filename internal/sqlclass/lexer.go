@@ -49,7 +49,7 @@ type ring [ringSize]token
 // the text is at its end. Reading many in one go keeps what this takes in registers.
 func (l *lexer) fill(r *ring, at, n uint8) uint8 {
 	s, i := l.s, l.pos
-	a, words, part := l.vocab.alphabet, &l.vocab.words, &asciiWordPart
+	a, single, words, part := l.vocab.alphabet, &l.vocab.single, &l.vocab.words, &asciiWordPart
 	for last := at + n; at != last; {
 		t := &r[at%ringSize]
 		if i+8 > len(s) {
@@ -68,7 +68,8 @@ func (l *lexer) fill(r *ring, at, n uint8) uint8 {
 			i++
 			continue
 		}
-		if class == charWord {
+		switch {
+		case class == charWord && part[w[1]]:
 			// The shortest way for most words of most texts: no calls, and few branches on what cannot be predicted.
 			n := shortWord(w, part)
 			if n == 0 {
@@ -94,9 +95,9 @@ func (l *lexer) fill(r *ring, at, n uint8) uint8 {
 				}
 				continue
 			}
-		} else if class == charSelf || class <= charLastPair && !a.second[w[1]] {
+		case class == charWord && a.after[w[1]] != afterGlued, class == charSelf, class <= charLastPair && !a.second[w[1]]:
 			t.start, t.end = uint32(i), uint32(i+1)
-			t.look = a.self[w[0]]
+			t.look = single[w[0]]
 			at++
 			if i++; w[1] == ' ' {
 				i++
@@ -142,6 +143,10 @@ const pgPrefix = 'p' | 'g'<<8 | ('_'|0x20)<<16
 // begins reads what begins with a character of this class. False: a blank, or a comment, which is skipped.
 func (l *lexer) begins(t *token, class charClass) bool {
 	s := l.s
+	if class == charName { // most of what comes here
+		l.name(t, l.pos, s[l.pos])
+		return true
+	}
 	var second byte // 0 is in no text that lexes
 	if l.pos+1 < len(s) {
 		second = s[l.pos+1]
@@ -152,9 +157,6 @@ func (l *lexer) begins(t *token, class charClass) bool {
 		return true
 	case charString:
 		l.quoted(t, l.pos, l.pos+1, '\'', l.reading&backslashInSingle != 0, str)
-		return true
-	case charName:
-		l.name(t, l.pos, s[l.pos])
 		return true
 	case charDouble:
 		if l.reading&doubleIsName != 0 {
@@ -228,10 +230,10 @@ func (l *lexer) begins(t *token, class charClass) bool {
 	case charBad:
 		l.bad(t, l.pos)
 		return true
-	case charSelf:
+	case charSelf, charName:
 	}
 	t.start, t.end = uint32(l.pos), uint32(l.pos+1)
-	t.look = l.vocab.alphabet.self[s[l.pos]]
+	t.look = l.vocab.single[s[l.pos]]
 	l.pos++
 	return true
 }

@@ -33,7 +33,7 @@ func (p *scan) mysqlQuery(st *Statement) {
 			p.mysqlToken(st)
 		case number, param:
 		}
-		if p.asking || t.place != placeUnknown || t.known != 0 && t.kind == quotedName || t.is('.') {
+		if p.asking || t.place != placeUnknown || t.is('.') {
 			p.advance() // what comes next can mean something for what came before
 		} else {
 			p.heed()
@@ -90,6 +90,9 @@ func (p *scan) mysqlPunct(st *Statement, char byte) {
 			demote(st, Statement{Class: SessionState, DependsState: true, Token: "SQL%"})
 		}
 	case assign:
+		if st.isState(true) {
+			return
+		}
 		demote(st, Statement{Class: SessionState, LeavesState: true, Token: ":="})
 	}
 }
@@ -168,8 +171,11 @@ func (p *scan) mysqlInto(st *Statement) {
 
 // mysqlVariable looks at a user variable: reading one depends on the session, and setting it leaves state there.
 func (p *scan) mysqlVariable(st *Statement) {
-	next := p.peek()
-	demote(st, Statement{Class: SessionState, DependsState: true, LeavesState: next.is(assign), Token: p.text(p.t())})
+	leaves := p.peek().is(assign)
+	if st.isState(leaves) {
+		return
+	}
+	demote(st, Statement{Class: SessionState, DependsState: true, LeavesState: leaves, Token: p.text(p.t())})
 }
 
 // mysqlSystemVariable looks at @@name: the node's own where it says GLOBAL, else the session's.
@@ -182,6 +188,9 @@ func (p *scan) mysqlSystemVariable(st *Statement) {
 	end := p.t().end
 	if next.isName() {
 		end = next.end
+	}
+	if st.isState(false) {
+		return
 	}
 	demote(st, Statement{Class: SessionState, DependsState: true, Token: p.s[p.t().start:end]})
 }

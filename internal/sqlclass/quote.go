@@ -77,8 +77,13 @@ func (l *lexer) continued() int {
 
 // name reads a quoted name.
 func (l *lexer) name(t *token, start int, quote byte) {
-	s := l.s
-	i := plainEnd(s, start+1, quote)
+	s, i := l.s, start+1
+	for i < len(s) && asciiWordPart[s[i]] {
+		i++
+	}
+	if i < len(s) && s[i] != quote { // few of them have other characters
+		i = plainEnd(s, i, quote)
+	}
 	if i < len(s) && s[i] == quote && (i+1 == len(s) || s[i+1] != quote) {
 		l.pos = i + 1
 		t.set(quotedName, start, i+1)
@@ -86,8 +91,11 @@ func (l *lexer) name(t *token, start int, quote byte) {
 		return
 	}
 	if l.dialect != PostgreSQL {
-		if e := l.vocab.words.findQuoted(s, start+1, int(t.end)-1); e.index != 0 {
-			t.known, t.kw = e.index, kwHeed
+		if e := l.vocab.words.find(s, start+1, int(t.end)-1); e.index != 0 && strings.EqualFold(e.word, s[start+1:t.end-1]) {
+			t.known, t.place = e.index, e.place
+			if e.kw == kwHeed {
+				t.kw = kwHeed
+			}
 		}
 		return
 	}

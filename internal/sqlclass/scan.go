@@ -219,6 +219,11 @@ func (st *Statement) demote(by *Statement) {
 	}
 }
 
+// isState reports that st is known already to depend on state of the session, and to leave some if leaves is true.
+func (st *Statement) isState(leaves bool) bool {
+	return st.DependsState && (st.LeavesState || !leaves) && strength(st.Class) >= strength(SessionState) && st.Token != ""
+}
+
 // unknown makes st at least Unknown: nothing is known of what the token does.
 func unknown(st *Statement, token string) {
 	if st.Class != Read && st.MayWrite && st.Token != "" {

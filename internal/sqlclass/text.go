@@ -33,43 +33,49 @@ type Server struct {
 	NoBackslashEscapes, ANSIQuotes Setting
 }
 
-// readings returns the reading of a text, and the other ones to be tried when it holds a quote after a backslash.
-func (o Server) readings(d Dialect) (first reading, others [3]reading, n int) {
+// reading returns the reading of a text.
+func (o Server) reading(d Dialect) (r reading) {
+	switch {
+	case d == PostgreSQL:
+		r = doubleIsName
+		if o.StandardConformingStrings == SettingOff {
+			r |= backslashInSingle
+		}
+		return r
+	case o.ANSIQuotes == SettingOn:
+		r = doubleIsName
+	case o.NoBackslashEscapes != SettingOn:
+		r = backslashInDouble
+	}
+	if o.NoBackslashEscapes != SettingOn {
+		r |= backslashInSingle
+	}
+	return r
+}
+
+// others returns the readings to be tried as well when a text holds a quote after a backslash.
+func (o Server) others(d Dialect) (list [3]reading, n int) {
 	add := func(r reading) {
-		others[n] = r
+		list[n] = r
 		n++
 	}
+	first := o.reading(d)
 	if d == PostgreSQL {
-		first = doubleIsName
-		switch o.StandardConformingStrings {
-		case SettingOff:
-			first |= backslashInSingle
-		case SettingDefault:
+		if o.StandardConformingStrings == SettingDefault {
 			add(first | backslashInSingle)
-		case SettingOn:
 		}
-		return first, others, n
+		return list, n
 	}
-	single, double, names := o.NoBackslashEscapes, o.NoBackslashEscapes, o.ANSIQuotes
-	if single != SettingOn {
-		first |= backslashInSingle
-	}
-	switch {
-	case names == SettingOn:
-		first |= doubleIsName
-	case double != SettingOn:
-		first |= backslashInDouble
-	}
-	if single == SettingDefault {
+	if o.NoBackslashEscapes == SettingDefault {
 		add(first &^ (backslashInSingle | backslashInDouble))
 	}
-	if names == SettingDefault {
+	if o.ANSIQuotes == SettingDefault {
 		add(first&^backslashInDouble | doubleIsName)
-		if single == SettingDefault {
+		if o.NoBackslashEscapes == SettingDefault {
 			add(doubleIsName)
 		}
 	}
-	return first, others, n
+	return list, n
 }
 
 // classify classifies a text under every reading that is possible.
@@ -77,9 +83,10 @@ func classify(d Dialect, v *vocabulary, server Server, query string) (st Stateme
 	if v == nil {
 		return Statement{MayWrite: true, CommitsOnError: true, Token: tokenDialect}
 	}
-	first, others, n := server.readings(d)
+	first := server.reading(d)
 	p := classifyReading(d, v, first, query, &st)
 	if st.Class == Read && p.ambiguous {
+		others, n := server.others(d)
 		for _, r := range others[:n] {
 			var other Statement
 			q := classifyReading(d, v, r, query, &other)

@@ -57,8 +57,9 @@ type entry struct {
 // vocabulary is what is known of the words of one dialect. It is immutable once it is in use.
 type vocabulary struct {
 	alphabet  *alphabet
-	words     table // keywords and what names stand for: looked up for every word
-	functions table // looked up before a parenthesis
+	single    [256]look // of tokens of one character, and of words of one letter
+	words     table     // keywords and what names stand for: looked up for every word
+	functions table     // looked up before a parenthesis
 	// operators are those that the catalogue calls volatile.
 	operators map[string]bool
 	// everyName: any name can stand for something that the catalogue tells of.
@@ -116,13 +117,20 @@ func foldName(s string) string {
 
 // newVocabulary indexes the entries of words.
 func newVocabulary(a *alphabet, words map[string]*entry) *vocabulary {
-	return &vocabulary{
+	v := &vocabulary{
 		alphabet: a,
+		single:   a.self,
 		words:    newTable(words, func(e *entry) bool { return e.keyword || e.rule || e.place != placeUnknown }),
 		functions: newTable(words, func(e *entry) bool {
 			return e.effect != effectUnknown || e.read || e.shadowed
 		}),
 	}
+	for c, class := range a.class {
+		if class == charWord {
+			v.single[c] = v.words.short(uint64(c) | 0x20).look
+		}
+	}
+	return v
 }
 
 func newTable(words map[string]*entry, choose func(*entry) bool) table {
