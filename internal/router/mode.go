@@ -88,13 +88,12 @@ func (r *Router) shadow(session *core.Session, in core.Input) *Shadow {
 			r.verdict(v)
 		}
 	}
-	d := r.decide(&in)
+	d, s := r.decide(&in)
 	out := &Shadow{Node: -1, Reason: d.Reason}
 	switch d.Action {
 	case core.GoReplica, core.WaitReplica:
-		out.Role, out.Node = core.RoleReplica, r.pick(d.Nodes)
+		out.Role, out.Node = core.RoleReplica, r.pick(d.Nodes, s)
 		out.WouldWait = d.Action == core.WaitReplica
-		s := r.Monitor.Snapshot()
 		replay, _ := s.Nodes[out.Node].Proof()
 		moment := time.Now()
 		out.Stale = in.Need.Until.After(moment) ||

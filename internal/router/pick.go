@@ -8,8 +8,7 @@ import (
 )
 
 // pick chooses one of nodes by the power of two choices: of two random ones the less loaded for its weight.
-func (r *Router) pick(nodes uint64) int {
-	s := r.Monitor.Snapshot()
+func (r *Router) pick(nodes uint64, s *core.Snapshot) int {
 	if nodes&(nodes-1) == 0 {
 		return bits.TrailingZeros64(nodes)
 	}

@@ -112,9 +112,11 @@ type Decided struct {
 	// Positions is what the node must show; it is empty when any state will do.
 	Positions  []core.Position
 	CapturedAt time.Time
-	WouldWait  bool    // of a dry run: it would have to wait first
-	Shadow     *Shadow // in ModeShadow
-	Err        error
+	// Covering is what the node was found to cover them by; nil when they need not be covered, or were not found to be.
+	Covering  *core.Snapshot
+	WouldWait bool    // of a dry run: it would have to wait first
+	Shadow    *Shadow // in ModeShadow
+	Err       error
 }
 
 // Route finds the node for a statement. It blocks for at most CaptureTimeout plus the strategy's wait, or until ctx
@@ -162,13 +164,13 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 				r.verdict(v)
 			}
 		}
-		d := r.decide(&in)
+		d, s := r.decide(&in)
 		if lost && d.Action != core.Refuse {
 			d = core.Decision{Action: core.GoPrimary, Reason: core.ReasonPositionLost}
 		}
 		switch d.Action {
 		case core.GoPrimary, core.GoReplica, core.Refuse:
-			r.settle(ctx, req, &in, d, began, out)
+			r.settle(ctx, req, &in, d, s, began, out)
 			return
 		case core.WaitReplica, core.WaitCapture, core.AskPrimary:
 		}
@@ -207,7 +209,7 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 var now = time.Now
 
 // decide asks the clock only when the answer depends on it: a read of a covered session does not.
-func (r *Router) decide(in *core.Input) core.Decision {
+func (r *Router) decide(in *core.Input) (core.Decision, *core.Snapshot) {
 	s := r.Monitor.Snapshot()
 	in.Now = time.Time{}
 	if in.Strategy.Sticky || !in.Need.Until.IsZero() {
@@ -218,7 +220,7 @@ func (r *Router) decide(in *core.Input) core.Decision {
 		in.Now = time.Now()
 		d = core.Decide(in, s)
 	}
-	return d
+	return d, s
 }
 
 // apply takes in what the context says and returns the session that the read belongs to.
@@ -289,7 +291,9 @@ func (r *Router) waitCapture(ctx context.Context, c *core.Capture) bool {
 }
 
 // settle turns the final decision into a node.
-func (r *Router) settle(ctx context.Context, req *Request, in *core.Input, d core.Decision, began time.Time, out *Decided) {
+func (r *Router) settle(ctx context.Context, req *Request, in *core.Input, d core.Decision, s *core.Snapshot,
+	began time.Time, out *Decided,
+) {
 	out.Level, out.Reason, out.FellBack = in.Level, d.Reason, d.FellBack
 	out.Positions, out.CapturedAt = in.Need.Positions, in.Need.CapturedAt
 	out.Waited = req.Waited
@@ -299,9 +303,12 @@ func (r *Router) settle(ctx context.Context, req *Request, in *core.Input, d cor
 	switch d.Action {
 	case core.GoReplica:
 		out.Role = core.RoleReplica
-		out.Node = r.pick(d.Nodes)
-		if d.Reason == core.ReasonStale || in.Level == core.LevelEventual {
+		out.Node = r.pick(d.Nodes, s)
+		switch {
+		case d.Reason == core.ReasonStale || in.Level == core.LevelEventual:
 			out.Positions = nil
+		case !in.Strategy.Sticky:
+			out.Covering = s
 		}
 	case core.Refuse:
 		out.Err = r.refusal(in, d)
@@ -319,7 +326,7 @@ func (r *Router) dry(in *core.Input, d core.Decision, out *Decided) {
 	out.Level, out.Reason, out.WouldWait = in.Level, d.Reason, true
 	switch d.Action {
 	case core.WaitReplica:
-		out.Role, out.Node = core.RoleReplica, r.pick(d.Nodes)
+		out.Role, out.Node = core.RoleReplica, r.pick(d.Nodes, r.Monitor.Snapshot())
 	default:
 		out.Role, out.Node = core.RolePrimary, r.Monitor.Snapshot().Primary
 	}

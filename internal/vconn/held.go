@@ -41,6 +41,10 @@ func (c *Conn) take(dc any) error {
 
 // attach takes a connection out of a node's pool.
 func (c *Conn) attach(ctx context.Context, h *held, pool *Pool) error {
+	if pool.takeParked(ctx, h) {
+		c.cluster.Router.Begin(h.node)
+		return nil
+	}
 	c.getting = getting{Context: ctx}
 	sc, err := pool.db.Conn(&c.getting)
 	if err == nil && c.getting.p == nil {
@@ -69,7 +73,7 @@ func (c *Conn) release(h *held) {
 	}
 	if h.discard {
 		_ = h.sc.Raw(func(any) error { return driver.ErrBadConn })
-	} else {
+	} else if !h.p.pool.park(h) {
 		_ = h.sc.Close() // the pool looks after a connection that fails
 	}
 	c.cluster.Router.End(h.node)

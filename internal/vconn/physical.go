@@ -2,6 +2,7 @@ package vconn
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/readroute/readroute/internal/core"
 	"github.com/readroute/readroute/internal/monitor"
+	"github.com/readroute/readroute/internal/router"
 )
 
 // physical is a real connection in a node's pool. database/sql pools it; a Conn that has it checked out uses the native
@@ -33,6 +35,7 @@ type physical struct {
 	// Owned by whoever has the connection checked out:
 	used  bool      // it has been checked out before
 	left  time.Time // of a writer: when it went back to its pool
+	sc    *sql.Conn // while it is parked
 	stmts map[string]*shared
 
 	closed atomic.Bool // Close was called
@@ -223,16 +226,19 @@ func (p *physical) sweep() error {
 // proves reports whether what is known of the node now, or what was read when the connection was opened, shows that the
 // connection's own server has all of positions. A sample speaks only for a connection that was open before it, on the
 // same run of the same server.
-func (p *physical) proves(s *core.Snapshot, node int, positions []core.Position, capturedAt time.Time) bool {
-	n := &s.Nodes[node]
+func (p *physical) proves(s *core.Snapshot, d *router.Decided) bool {
+	n := &s.Nodes[d.Node]
 	if n.Shared || n.Sample.Start != p.proof.Start {
 		return false
 	}
+	if s == d.Covering && n.Sample.Position.Timeline != 0 && p.opened.Before(n.Sample.Began) {
+		return true // nothing is known that the decision did not go by
+	}
 	replay, began := n.Proof()
-	if p.opened.Before(began) && s.Covers(replay, positions, capturedAt) == core.Covered {
+	if p.opened.Before(began) && s.Covers(replay, d.Positions, d.CapturedAt) == core.Covered {
 		return true
 	}
-	return s.Covers(p.proof.Position, positions, capturedAt) == core.Covered
+	return s.Covers(p.proof.Position, d.Positions, d.CapturedAt) == core.Covered
 }
 
 // interruptible runs op, which asks the server something whose answer the caller can do without, so that

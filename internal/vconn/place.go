@@ -155,7 +155,7 @@ func (c *Conn) connect(ctx context.Context, d *router.Decided) (*held, error) {
 	if len(d.Positions) == 0 {
 		return h, nil
 	}
-	if s := c.cluster.Router.Monitor.Snapshot(); h.p.proves(s, d.Node, d.Positions, d.CapturedAt) {
+	if s := c.cluster.Router.Monitor.Snapshot(); h.p.proves(s, d) {
 		return h, nil
 	}
 	if err := c.verify(ctx, h, d); err != nil {

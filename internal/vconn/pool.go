@@ -72,6 +72,12 @@ type Pool struct {
 	epoch  atomic.Uint64
 	silent atomic.Bool // the node does not answer
 	shared atomic.Bool // several servers answer under its name
+	closed atomic.Bool
+
+	parking   bool // connections are parked
+	parked    atomic.Pointer[physical]
+	unparking atomic.Bool // timer is set
+	timer     *time.Timer // calls unparkLater
 
 	mu   sync.Mutex
 	open map[*physical]struct{} // guarded by mu
@@ -79,7 +85,9 @@ type Pool struct {
 
 // NewPool makes a pool. It opens nothing yet.
 func NewPool(cfg PoolConfig) *Pool {
-	p := &Pool{cfg: cfg, open: make(map[*physical]struct{})}
+	p := &Pool{cfg: cfg, parking: cfg.parks(), open: make(map[*physical]struct{})}
+	p.timer = time.AfterFunc(time.Hour, p.unparkLater)
+	p.timer.Stop()
 	p.db = sql.OpenDB(poolConnector{p})
 	p.db.SetMaxOpenConns(cfg.MaxOpenConns)
 	p.db.SetMaxIdleConns(cfg.MaxIdleConns)
@@ -89,16 +97,29 @@ func NewPool(cfg PoolConfig) *Pool {
 }
 
 // Close closes the idle connections and refuses new checkouts; those that are out are closed when they come back.
-func (p *Pool) Close() error { return p.db.Close() }
+func (p *Pool) Close() error {
+	p.closed.Store(true)
+	p.timer.Stop()
+	p.unpark()
+	return p.db.Close()
+}
 
-// Stats returns the pool's statistics.
-func (p *Pool) Stats() sql.DBStats { return p.db.Stats() }
+// Stats returns the pool's statistics. A parked connection is an idle one.
+func (p *Pool) Stats() sql.DBStats {
+	s := p.db.Stats()
+	if p.parked.Load() != nil && s.InUse > 0 {
+		s.InUse--
+		s.Idle++
+	}
+	return s
+}
 
 // Drop closes the idle connections now and those that are out when they come back: the node has changed its role.
 func (p *Pool) Drop() {
 	p.epoch.Add(1)
+	p.unpark()
 	p.db.SetMaxIdleConns(-1)
-	p.db.SetMaxIdleConns(p.cfg.MaxIdleConns)
+	p.limitIdle()
 }
 
 // Share says that several servers answer under the node's name.

@@ -1,0 +1,149 @@
+package vconn
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/readroute/readroute/internal/fakedb"
+	"github.com/readroute/readroute/internal/postgres"
+)
+
+// parkingPool is a pool over a driver without a server.
+func parkingPool(change func(*PoolConfig)) (*Pool, *fakedb.NullConnector) {
+	null := fakedb.Null()
+	engine := postgres.Engine{}
+	null.Answer = func(query string) ([]string, bool, error) {
+		if query == engine.ProbeSQL() {
+			return []string{"true", "7", "2000", "0/1000100", "", "1", "1", "8192", "16777216", "200000"}, true, nil
+		}
+		return nil, false, nil
+	}
+	cfg := PoolConfig{Name: "b", Connector: null, Engine: engine, MaxIdleConns: 4}
+	if change != nil {
+		change(&cfg)
+	}
+	return NewPool(cfg), null
+}
+
+// checkout takes a connection and gives it back, as a Conn does.
+func checkout(ctx context.Context, p *Pool) error {
+	var h held
+	if !p.takeParked(ctx, &h) {
+		sc, err := p.db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		if err := sc.Raw(func(dc any) error { h = held{sc: sc, p: dc.(*physical)}; return nil }); err != nil {
+			return err
+		}
+	}
+	if !p.park(&h) {
+		return h.sc.Close()
+	}
+	return nil
+}
+
+func TestParkedConnectionIsUsedAgain(t *testing.T) {
+	p, _ := parkingPool(nil)
+	for range 5 {
+		require.NoError(t, checkout(t.Context(), p))
+		require.NotNil(t, p.parked.Load())
+		s := p.Stats()
+		require.Equal(t, []int{1, 0, 1}, []int{s.OpenConnections, s.InUse, s.Idle})
+	}
+	first := p.parked.Load()
+	// It goes back to the *sql.DB by itself, which hands it out again.
+	require.Eventually(t, func() bool { return p.parked.Load() == nil }, 10*parkedFor, 10*time.Millisecond)
+	require.Equal(t, 1, p.db.Stats().Idle)
+	require.NoError(t, checkout(t.Context(), p))
+	require.Same(t, first, p.parked.Load())
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, checkout(ended, p), context.Canceled)
+	require.Same(t, first, p.parked.Load())
+
+	p.Drop()
+	require.Nil(t, p.parked.Load(), "it is of another role")
+	require.Zero(t, p.Stats().OpenConnections)
+	require.NoError(t, checkout(t.Context(), p))
+	require.NotSame(t, first, p.parked.Load())
+	p.Silence()
+	require.Error(t, checkout(t.Context(), p), "a server that is silent is not asked, and not dialled")
+	require.Nil(t, p.parked.Load())
+	p.Answer()
+	require.NoError(t, p.Close())
+	require.Nil(t, p.parked.Load())
+	require.Zero(t, p.Stats().OpenConnections)
+	require.Error(t, checkout(t.Context(), p))
+}
+
+// TestParkedConnectionIsAnIdleOne: the limit on idle connections holds for it as well.
+func TestParkedConnectionIsAnIdleOne(t *testing.T) {
+	for _, limit := range []int{1, 4} {
+		p, _ := parkingPool(func(c *PoolConfig) { c.MaxIdleConns = limit })
+		require.NoError(t, checkout(t.Context(), p))
+		for range 2 {
+			var out []*sql.Conn
+			for range 10 {
+				sc, err := p.db.Conn(t.Context())
+				require.NoError(t, err)
+				out = append(out, sc)
+			}
+			for _, sc := range out {
+				require.NoError(t, sc.Close())
+			}
+			require.Equal(t, limit, p.Stats().Idle)
+			require.Equal(t, limit, p.Stats().OpenConnections)
+			require.Eventually(t, func() bool { return p.parked.Load() == nil }, 10*parkedFor, 10*time.Millisecond)
+			require.Equal(t, limit, p.Stats().OpenConnections, "none is lost when it goes back")
+			require.NoError(t, checkout(t.Context(), p))
+			require.Equal(t, limit, p.Stats().OpenConnections)
+		}
+		require.NoError(t, p.Close())
+	}
+}
+
+// TestParkedNowhereWhereItCouldBeSeen: a limit on connections, and a short life or rest, hold exactly.
+func TestParkedNowhereWhereItCouldBeSeen(t *testing.T) {
+	for name, change := range map[string]func(*PoolConfig){
+		"limit":    func(c *PoolConfig) { c.MaxOpenConns = 1 },
+		"no idle":  func(c *PoolConfig) { c.MaxIdleConns = 0 },
+		"lifetime": func(c *PoolConfig) { c.ConnMaxLifetime = time.Second },
+		"idle":     func(c *PoolConfig) { c.ConnMaxIdleTime = time.Second },
+	} {
+		p, _ := parkingPool(change)
+		require.NoError(t, checkout(t.Context(), p), name)
+		require.Nil(t, p.parked.Load(), name)
+		require.NoError(t, p.Close())
+	}
+}
+
+// TestParkedConnectionsAreNotLost: whatever parks, takes, drops and closes at once, in the end nothing is open.
+func TestParkedConnectionsAreNotLost(t *testing.T) {
+	for range 50 {
+		p, _ := parkingPool(nil)
+		var users sync.WaitGroup
+		for range 4 {
+			users.Go(func() {
+				for checkout(context.Background(), p) == nil {
+				}
+			})
+		}
+		for range 20 {
+			p.Drop()
+		}
+		require.NoError(t, p.Close())
+		users.Wait()
+		require.Nil(t, p.parked.Load())
+		require.Zero(t, p.db.Stats().OpenConnections)
+		p.mu.Lock()
+		require.Empty(t, p.open)
+		p.mu.Unlock()
+	}
+}
