@@ -22,6 +22,7 @@ func BenchmarkClassify(b *testing.B) {
 		{"mysql", sqlclass.MySQL, my},
 		{"mysql/short", sqlclass.MySQL, "SELECT `users`.`id`, `users`.`name`, `users`.`email` FROM `users` WHERE `users`.`id` = ? AND `users`.`deleted_at` IS NULL LIMIT 1"},
 		{"mysql/write", sqlclass.MySQL, "INSERT INTO `orders` (`user_id`, `total`, `created_at`, `note`) VALUES (12345, 99.95, '2026-01-01 10:00:00', 'some text that is a little longer')"},
+		{"mariadb", sqlclass.MariaDB, my},
 	} {
 		b.Run("text/"+c.name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -31,7 +32,7 @@ func BenchmarkClassify(b *testing.B) {
 			}
 		})
 	}
-	for _, name := range []string{"list", "strings", "rows", "calls", "comments", "names"} {
+	for _, name := range []string{"list", "strings", "rows", "calls", "comments", "names", "variables", "empty", "names and dot"} {
 		text := hard[name](10 << 20)
 		b.Run("10MiB/"+name, func(b *testing.B) { // in both dialects, each under 100 ms
 			b.ReportAllocs()

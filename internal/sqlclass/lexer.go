@@ -38,7 +38,7 @@ type lexer struct {
 
 // ringSize is how many tokens are held at a time; a power of two. Of them behind stay when others are read ahead of the current one.
 const (
-	ringSize = 32
+	ringSize = 16
 	behind   = 4
 )
 

@@ -216,7 +216,7 @@ func (p *scan) mysqlOpen(st *Statement) {
 // mysqlAsked decides what the name before the parenthesis is that the token before this one has opened.
 func (p *scan) mysqlAsked(st *Statement) {
 	p.asking = false
-	if p.t().kind == word && (p.t().kw == kwSelect || p.t().kw == kwWith) {
+	if t := p.t(); t.kind == word && (t.kw == kwSelect || t.kw == kwWith) {
 		return
 	}
 	name, before := p.before(1), p.before(2)
@@ -230,7 +230,7 @@ func (p *scan) mysqlAsked(st *Statement) {
 		return // an alias with columns, or a type with a length
 	case p.parens[p.depth-1].flags&parenWith != 0 && (before.is(',') || before.kw == kwWith || before.kw == kwRecursive):
 		return // the name of a CTE
-	case name.kind == word && p.known(name).keyword:
+	case name.kind == word && name.known != 0 && p.known(name).keyword:
 		e := p.known(name)
 		if e.reserved && p.function(name).effect == effectUnknown || e.infix && !p.beginsExpression(before) ||
 			e.kw == kwRollup && before.kw == kwBy {

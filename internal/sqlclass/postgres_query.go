@@ -195,7 +195,7 @@ func (p *scan) postgresClose(st *Statement) bool {
 // query for its first argument: that is one in parentheses of its own.
 func (p *scan) postgresAsked(st *Statement) {
 	p.asking = false
-	if p.t().kind == word && (p.t().kw == kwSelect || p.t().kw == kwWith || p.t().kw == kwValues) {
+	if t := p.t(); t.kind == word && (t.kw == kwSelect || t.kw == kwWith || t.kw == kwValues) {
 		return
 	}
 	name, before := p.before(1), p.before(2)
@@ -221,8 +221,8 @@ func (p *scan) setConfig() {
 
 // postgresNoCall tells the names before a parenthesis that are not those of functions, by the token before them.
 func (p *scan) postgresNoCall(name, before *token) bool {
-	if e := p.known(name); name.kind == word && e.keyword && !before.is('.') {
-		switch {
+	if name.kind == word && name.known != 0 && p.known(name).keyword && !before.is('.') {
+		switch e := p.known(name); {
 		case e.reserved:
 			return true // IN (, VALUES (, COALESCE (, numeric(10,2)
 		case e.infix && !p.beginsExpression(before) && (before.kw != kwNot || e.kw == kwLike):

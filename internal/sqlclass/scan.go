@@ -61,17 +61,15 @@ func (p *scan) advance() {
 
 // heed moves to the next token that can mean something in a query. What it passes by are names, values and operators that say nothing.
 func (p *scan) heed() {
-	at := p.at + 1
-	for {
+	for at := p.at + 1; ; at++ {
 		if at == p.filled {
 			p.read()
 		}
 		if t := &p.ring[at%ringSize]; t.kw != kwNone || t.place != placeUnknown {
-			break
+			p.at = at
+			return
 		}
-		at++
 	}
-	p.at = at
 }
 
 // peek returns the token after the current one.
