@@ -113,6 +113,8 @@ func (p *scan) postgresDefinition() Statement {
 	switch p.word(p.t()) {
 	case "function", "procedure":
 		routine = true
+		p.advance()
+		temporary = p.t().place == placeSession // pg_temp.name
 	}
 	for ; !p.ended(); p.advance() {
 		if p.word(p.t()) == "atomic" && routine {
@@ -202,6 +204,9 @@ func (p *scan) postgresExplain() Statement {
 		}
 		p.postgresQuery(&st)
 		return st
+	case analyze && p.word(p.t()) == "create": // ... AS, which runs
+		p.advance()
+		return p.postgresDefinition()
 	case p.word(p.t()) == "execute":
 		st = Statement{Class: SessionState, DependsState: true, MayWrite: analyze, Token: p.text(p.t())}
 	default:
