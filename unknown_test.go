@@ -250,10 +250,11 @@ func TestCaptureTokenOfUnknownOutcome(t *testing.T) {
 	seen := record(&config)
 	db := open(t, config)
 	table := newWritable(t, c)
-	makeSlowWrite(t, c, table, "PERFORM pg_sleep(0.4)")
+	makeSlowWrite(t, c, table, "PERFORM pg_sleep(0.8)")
 	loseCancels(proxy)
 	ctx := sessionContext(t)
-	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	require.NoError(t, db.PingContext(ctx))
+	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond) // for the server to begin
 	defer cancel()
 	_, err := db.ExecContext(short, "INSERT INTO "+table+" VALUES (1)")
 	require.ErrorIs(t, err, readroute.ErrCommitUnknown)
