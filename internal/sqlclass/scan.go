@@ -85,14 +85,18 @@ func (p *scan) read() { p.filled = p.fill(&p.ring, p.filled, ringSize-behind) }
 
 // query reports whether a query begins at the current token: SELECT, WITH, VALUES or TABLE, after any number of parentheses.
 func (p *scan) query() bool {
-	t := *p.t()
+	t := p.t()
 	for at := p.at + 1; t.is('('); at++ {
 		if at == p.filled {
-			t = p.beyond()
-			break
+			beyond := p.beyond()
+			return beyond.beginsQuery()
 		}
-		t = p.ring[at%ringSize]
+		t = &p.ring[at%ringSize]
 	}
+	return t.beginsQuery()
+}
+
+func (t *token) beginsQuery() bool {
 	switch t.kw {
 	case kwSelect, kwWith, kwValues, kwTable:
 		return t.kind == word

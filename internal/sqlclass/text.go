@@ -195,6 +195,11 @@ func (p *scan) begin() bool {
 	}
 	p.depth, p.asking, p.planned = 0, false, false
 	p.parens[0] = paren{}
-	*p.before(0), *p.before(1), *p.before(2) = token{look: look{kind: punct, char: ';'}}, token{}, token{}
+	*p.before(0) = separator
+	*p.before(1) = token{}
+	*p.before(2) = token{}
 	return true
 }
+
+// separator stands before every statement.
+var separator = token{look: look{kind: punct, char: ';'}}
