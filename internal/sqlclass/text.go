@@ -83,6 +83,9 @@ func classify(d Dialect, v *vocabulary, server Server, query string) (st Stateme
 	if v == nil {
 		return Statement{MayWrite: true, CommitsOnError: true, Token: tokenDialect}
 	}
+	if len(query) > maxText {
+		return Statement{MayWrite: true, CommitsOnError: true, Token: tokenUnreadable}
+	}
 	first := server.reading(d)
 	p := classifyReading(d, v, first, query, &st)
 	if st.Class == Read && p.ambiguous {
