@@ -58,8 +58,7 @@ func TestParkedConnectionIsUsedAgain(t *testing.T) {
 	}
 	first := p.parked.Load()
 	// It goes back to the *sql.DB by itself, which hands it out again.
-	require.Eventually(t, func() bool { return p.parked.Load() == nil }, 10*parkedFor, 10*time.Millisecond)
-	require.Equal(t, 1, p.db.Stats().Idle)
+	require.Eventually(t, func() bool { return p.parked.Load() == nil && p.db.Stats().Idle == 1 }, 10*parkedFor, 10*time.Millisecond)
 	require.NoError(t, checkout(t.Context(), p))
 	require.Same(t, first, p.parked.Load())
 
@@ -100,7 +99,7 @@ func TestParkedConnectionIsAnIdleOne(t *testing.T) {
 			}
 			require.Equal(t, limit, p.Stats().Idle)
 			require.Equal(t, limit, p.Stats().OpenConnections)
-			require.Eventually(t, func() bool { return p.parked.Load() == nil }, 10*parkedFor, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return p.parked.Load() == nil && p.db.Stats().Idle == limit }, 10*parkedFor, 10*time.Millisecond)
 			require.Equal(t, limit, p.Stats().OpenConnections, "none is lost when it goes back")
 			require.NoError(t, checkout(t.Context(), p))
 			require.Equal(t, limit, p.Stats().OpenConnections)
