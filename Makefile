@@ -15,7 +15,7 @@ deps: ## install the database servers the tests start (root on Debian or Ubuntu)
 
 test: export READROUTE_REQUIRE_SERVERS = 1
 test: deps ## everything: vet and the tests of every module with -race, pgx's and sqlx's own tests through the routed pool, and bench-check
-	$(call each,go vet ./...)
+	$(call each,go vet -race ./...)
 	$(call each,go test -race ./...)
 	@$(call optional,compat-pgx)
 	@$(call optional,compat-sqlx)
