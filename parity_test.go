@@ -137,6 +137,12 @@ func runParity(t *testing.T, c *dbtest.PostgresCluster, s parityScript, kind str
 		_, err = readroute.SessionFrom(p.ctx).Token(p.ctx)
 		require.NoError(t, err)
 	}
+	if kind == parityCovered {
+		eventually(t, "a replica covers the session", func() bool {
+			d, err := p.routed.Explain(p.ctx, "SELECT 1")
+			return err == nil && d.Role == readroute.RoleReplica && !d.WouldWait
+		})
+	}
 	s.run(p)
 	onReplica := 0
 	for _, d := range seen.take() {
