@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/readroute/readroute/internal/core"
 )
 
@@ -148,8 +150,9 @@ type Node struct {
 	// advisory lock, a temporary table) is reported as EventPooledState: it has leaked to other clients. A connection of
 	// the pooler outlives a restart of the server, so each read that must be fresh asks on its own connection first, one
 	// more round trip, as with SharedEndpoint. Prepared statements are run as text, so that bad SQL fails when it runs; a
-	// write whose outcome is unknown holds its session to the primary for StickyWindow; and the replica's own refusal of
-	// writes is all that keeps a misjudged one from it.
+	// write whose outcome is unknown holds its session to the primary for StickyWindow; the replica's own refusal of
+	// writes is all that keeps a misjudged one from it; and a read that is under way on a server that falls silent behind the
+	// pooler is not ended, as nobody can tell that from a pooler that is full: give its context a deadline.
 	//
 	// Connectors of this package open connections in pgx's "exec" mode unless their config says "cache_describe" or
 	// "simple_protocol"; "cache_statement" needs a pooler that follows prepared statements (PgBouncer 1.21) and a connector
@@ -308,6 +311,11 @@ func (n *Node) validate() []error {
 	case interface{ configError() error }:
 		if err := c.configError(); err != nil {
 			problems = append(problems, err)
+		}
+	}
+	if n.Connector != nil {
+		if _, ok := n.Connector.Driver().(*mysql.MySQLDriver); ok {
+			problems = append(problems, errors.New("its driver is go-sql-driver/mysql: MySQL and MariaDB are not served yet"))
 		}
 	}
 	for _, v := range []struct {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
@@ -77,6 +78,18 @@ func TestRefuseConfigThatPgxDidNotMake(t *testing.T) {
 	_, err := readroute.Open(readroute.Config{Primary: readroute.Node{Name: "a", Connector: readroute.PostgresConfig(new(pgx.ConnConfig))}})
 	require.ErrorIs(t, err, readroute.ErrBadConfig)
 	require.ErrorContains(t, err, "ParseConfig")
+}
+
+// TestRefuseWhatIsNotServed: a driver for another kind of server is refused at once, and not probed for ever.
+func TestRefuseWhatIsNotServed(t *testing.T) {
+	config, err := mysql.ParseDSN("app:secret@tcp(db-a)/app?rejectReadOnly=true")
+	require.NoError(t, err)
+	connector, err := mysql.NewConnector(config)
+	require.NoError(t, err)
+	_, err = readroute.Open(readroute.Config{Primary: readroute.Node{Name: "a", Connector: connector}})
+	require.ErrorIs(t, err, readroute.ErrBadConfig)
+	require.ErrorContains(t, err, "not served yet")
+	require.NotContains(t, err.Error(), "secret")
 }
 
 // TestRefuseNoReplicaThatIsReadOnlyByItself: a replica whose config makes sessions read-only takes writes all the same once it

@@ -306,6 +306,10 @@ func (m *Monitor) electLocked() []Event {
 	if m.history.system == 0 && m.views[0].Role == core.RoleUnknown && m.views[0].Failures == 0 {
 		return nil // the one that is configured as the primary says first which system this is
 	}
+	system := m.history.system
+	if system == 0 {
+		system = m.views[0].Sample.Position.System // also a replica says which one is meant
+	}
 	for i := range m.views {
 		v := &m.views[i]
 		if v.Role != core.RolePrimary || !v.Healthy {
@@ -313,7 +317,7 @@ func (m *Monitor) electLocked() []Event {
 		}
 		claims++
 		switch p := v.Sample.Position; {
-		case m.history.system != 0 && p.System != m.history.system && i != m.primary:
+		case system != 0 && p.System != system && i != m.primary:
 			// Another system's primary is none of this cluster. The primary itself may have been made anew.
 		case best >= 0 && p.System != m.views[best].Sample.Position.System:
 			// Nor is this one, next to the first in the order of the configuration.

@@ -387,6 +387,21 @@ func TestServersOfAnotherSystem(t *testing.T) {
 	}
 }
 
+// TestServersOfAnotherSystemBeforeAnyPrimary: the node that is configured as the primary is a replica now, and says all the same
+// which system is meant.
+func TestServersOfAnotherSystemBeforeAnyPrimary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := fakenode.New("a", replicaAt(0x5000))
+		foreign := fakenode.New("foreign", fakenode.State{System: 99, Timeline: 7, LSN: 0x5000})
+		b := fakenode.New("b", fakenode.State{LSN: 0x5000})
+		w := watch(t, a, foreign, b)
+		time.Sleep(5 * time.Second)
+		w.wantsPrimary(2, true)
+		require.True(t, w.view(1).Foreign)
+		require.False(t, w.view(0).Foreign)
+	})
+}
+
 // TestPrimaryMadeAnew: the primary's own name leads to a new system. There is nothing else that could be meant.
 func TestPrimaryMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

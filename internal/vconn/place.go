@@ -29,7 +29,7 @@ func (c *Conn) place(ctx context.Context, st *sqlclass.Statement, retry core.Ret
 		*d = router.Decided{
 			Node: h.node, Role: c.tx.role, Reason: core.ReasonTx, Class: core.Class(st.Class), Shadow: c.tx.shadow,
 		}
-		if h == &c.replica && means(st) {
+		if h == &c.replica && onlyOnPrimary(st) {
 			return nil, c.refuse(ctx, fmt.Errorf("%w: %s says something else on replica %q, where this read-only transaction is",
 				ErrNeedsPrimary, st.Token, h.p.pool.cfg.Name))
 		}
@@ -82,10 +82,10 @@ func (c *Conn) place(ctx context.Context, st *sqlclass.Statement, retry core.Ret
 // ErrNeedsPrimary is matched by the error of a statement that the checkout keeps from the primary.
 var ErrNeedsPrimary = errors.New("readroute: the statement needs the primary: begin the transaction with LevelPrimary, or not read-only")
 
-// means reports that a statement means something else on a replica, where it runs without an error: a lock that only that
-// node knows of, the state of a sequence, a place in the primary's log.
-func means(st *sqlclass.Statement) bool {
-	return st.Class == sqlclass.Unknown && !st.MayWrite || strings.Contains(st.Token, "advisory")
+// onlyOnPrimary reports that a statement means something else on a replica, where it runs without an error: a lock that only
+// that node knows of, the state of a sequence, a place in the primary's log.
+func onlyOnPrimary(st *sqlclass.Statement) bool {
+	return st.Class == sqlclass.Unknown && !st.MayWrite || st.Class == sqlclass.SessionState && strings.Contains(st.Token, "advisory")
 }
 
 // refuse reports that the current statement runs nowhere.
