@@ -246,6 +246,27 @@ func TestDecideManyNodes(t *testing.T) {
 	require.Equal(t, core.GoPrimary, core.Decide(in, s).Action)
 }
 
+// TestDecideForeign: a replica of another system serves nothing, also when anything would do and the primary is down.
+func TestDecideForeign(t *testing.T) {
+	p := core.Position{Kind: core.KindPostgres, System: 7, Timeline: 1, LSN: 0x500}
+	for _, up := range []bool{true, false} {
+		s := &core.Snapshot{PrimaryUp: up, Nodes: []core.NodeView{
+			{Role: core.RolePrimary, Healthy: up},
+			{Role: core.RoleReplica, Healthy: true, LagKnown: true, Sample: core.Sample{Position: p}},
+		}}
+		for _, in := range []core.Input{
+			{Level: core.LevelEventual}, {Level: core.LevelSession, HasSession: true},
+			{Level: core.LevelSession, HasSession: true, Fallback: core.FallbackStale},
+		} {
+			in.Class, in.Node, in.Replica = core.ClassRead, core.AnyNode, core.AnyNode
+			s.Nodes[1].Foreign = false
+			require.Equal(t, core.GoReplica, core.Decide(&in, s).Action)
+			s.Nodes[1].Foreign = true
+			require.Equal(t, core.GoPrimary, core.Decide(&in, s).Action)
+		}
+	}
+}
+
 func BenchmarkDecide(b *testing.B) {
 	p := core.Position{Kind: core.KindPostgres, System: 7, Timeline: 1, LSN: 0x500}
 	s := &core.Snapshot{PrimaryUp: true, Nodes: make([]core.NodeView, 4)}

@@ -67,3 +67,27 @@ func TestSocketUnderTLS(t *testing.T) {
 	require.Eventually(t, func() bool { return hungUp(secure) }, 10*time.Second, time.Millisecond)
 	require.NoError(t, socket(secure).Close())
 }
+
+// TestHungUpKnowsLastWords: an error is all that a server says to an idle connection before it closes it. Whatever else it says it
+// says to one that lives.
+func TestHungUpKnowsLastWords(t *testing.T) {
+	for said, want := range map[string]bool{"E\x00\x00\x00\x08FATA": true, "S\x00\x00\x00\x08para": false, "N\x00": false, "A": false} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		conn, err := net.Dial("tcp", l.Addr().String())
+		require.NoError(t, err)
+		server, err := l.Accept()
+		require.NoError(t, err)
+		require.False(t, hungUp(conn))
+		_, err = server.Write([]byte(said))
+		require.NoError(t, err)
+		if want {
+			require.Eventually(t, func() bool { return hungUp(conn) }, 10*time.Second, time.Millisecond)
+		} else {
+			require.Never(t, func() bool { return hungUp(conn) }, 50*time.Millisecond, time.Millisecond, said)
+		}
+		require.NoError(t, server.Close())
+		require.NoError(t, conn.Close())
+		require.NoError(t, l.Close())
+	}
+}

@@ -146,3 +146,25 @@ func TestParkedConnectionsAreNotLost(t *testing.T) {
 		p.mu.Unlock()
 	}
 }
+
+// atIsValid is a driver.Validator that does something in between.
+type atIsValid func()
+
+func (f atIsValid) IsValid() bool { f(); return true }
+
+// TestParkedTooLate: the pool is closed, or the node changes its role, while a connection is being parked.
+func TestParkedTooLate(t *testing.T) {
+	for name, happen := range map[string]func(*Pool){
+		"closed":  func(p *Pool) { _ = p.Close() },
+		"dropped": (*Pool).Drop,
+	} {
+		p, _ := parkingPool(nil)
+		require.NoError(t, checkout(t.Context(), p))
+		once := sync.OnceFunc(func() { happen(p) })
+		p.parked.Load().validator = atIsValid(once)
+		require.NoError(t, checkout(t.Context(), p), name)
+		require.Nil(t, p.parked.Load(), name)
+		require.Zero(t, p.db.Stats().OpenConnections, name)
+		require.NoError(t, p.Close())
+	}
+}
