@@ -5,7 +5,7 @@ optional = $(if $(wildcard scripts/$(1).sh),scripts/$(1).sh)
 # Each module is built with what its own go.mod says; go.work is there for commands that are run by hand from the root.
 export GOWORK = off
 
-.PHONY: help deps test compat-pgx compat-sqlx bench bench-check lint quickstart
+.PHONY: help deps test compat-pgx compat-sqlx compat-mysql bench bench-check lint quickstart
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ compat-pgx: ## pgx's own stdlib test suite, on the bare driver and through the r
 
 compat-sqlx: ## sqlx's own test suite, on the bare driver and through the routed pool
 	@scripts/compat-sqlx.sh
+
+compat-mysql: ## go-sql-driver/mysql's own test suite, on the bare driver and through the routed pool, on MySQL and on MariaDB
+	@go run ./internal/compat/mysql
 
 bench: deps ## all benchmarks
 	$(call each,go test -run XXX -bench . -benchmem ./...)
