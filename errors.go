@@ -2,6 +2,7 @@ package readroute
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/readroute/readroute/internal/core"
@@ -14,8 +15,15 @@ import (
 var (
 	// ErrBadConfig is matched by the error of [Open] for a configuration that cannot work. The error names every problem.
 	ErrBadConfig = errors.New("readroute: bad configuration")
-	// ErrBadToken is matched by the error of [ParseToken] for a text that is no token.
+	// ErrBadToken is matched by the error of [ParseToken] and [Codec.Decode] for a text that is no good token.
 	ErrBadToken = errors.New("readroute: bad token")
+	// ErrTokenForged is returned by [Codec.Decode] for a token that none of its keys has signed. It matches ErrBadToken.
+	ErrTokenForged = fmt.Errorf("%w: not signed with a key that is known here", ErrBadToken)
+	// ErrTokenExpired is returned by [Codec.Decode] for a token that is older than MaxAge. It matches ErrBadToken.
+	ErrTokenExpired = fmt.Errorf("%w: too old", ErrBadToken)
+	// ErrTokenFuture is returned by [Codec.Decode] for a token from further in the future than ClockSkew. It matches
+	// ErrBadToken.
+	ErrTokenFuture = fmt.Errorf("%w: from the future", ErrBadToken)
 	// ErrNotCaughtUp is returned to a read with [FallbackError] when no replica shows what its session needs in time.
 	// The error is a [*NotCaughtUpError].
 	ErrNotCaughtUp = router.ErrNotCaughtUp

@@ -27,6 +27,23 @@ func (t Token) Merge(o Token) Token {
 	return Token{core: t.core.Merge(o.core, DefaultStickyWindow)}
 }
 
+// everyCluster is the name of an entry that speaks for all clusters: it asks for the primary. No Config can have it.
+const everyCluster = ""
+
+// PrimaryFor returns a token that asks for the primary, in every cluster, for d from now on by this machine's clock: "written
+// just now", when nobody knows what or where. It is what stands in for a token that is bad or lost. 0 and less give the zero
+// Token.
+func PrimaryFor(d time.Duration) Token {
+	if d <= 0 {
+		return Token{}
+	}
+	return primaryUntil(time.Now().Add(d))
+}
+
+func primaryUntil(t time.Time) Token {
+	return Token{core: core.NewToken(DefaultStickyWindow, core.Entry{Cluster: everyCluster, Until: t})}
+}
+
 // The layout of a token, version 1, before base64url without padding:
 //
 //	version   1 byte, tokenVersion
@@ -55,9 +72,12 @@ func (t Token) String() string {
 }
 
 func (t Token) binary() []byte {
+	return t.appendEntries(append(make([]byte, 0, 48), tokenVersion))
+}
+
+// appendEntries appends what follows the version.
+func (t Token) appendEntries(b []byte) []byte {
 	entries := t.core.Entries()
-	b := make([]byte, 0, 48)
-	b = append(b, tokenVersion)
 	b = binary.AppendUvarint(b, uint64(len(entries)))
 	for _, e := range entries {
 		b = binary.AppendUvarint(b, uint64(len(e.Cluster)))
@@ -111,10 +131,10 @@ func ParseToken(text string) (Token, error) {
 		return Token{}, fmt.Errorf("%w: not base64url", ErrBadToken)
 	}
 	r := tokenReader{b: b}
-	t := r.token()
-	if r.problem == "" && len(r.b) > 0 {
-		r.problem = "bytes behind its end"
+	if v := r.byte(); r.problem == "" && v != tokenVersion {
+		r.fail(fmt.Sprintf("version %d is not known", v))
 	}
+	t := r.entries()
 	if r.problem == "" && t.String() != text {
 		r.problem = "not in its canonical form"
 	}
@@ -130,10 +150,8 @@ type tokenReader struct {
 	problem string
 }
 
-func (r *tokenReader) token() Token {
-	if v := r.byte(); r.problem == "" && v != tokenVersion {
-		r.fail(fmt.Sprintf("version %d is not known", v))
-	}
+// entries reads what follows the version, to the end.
+func (r *tokenReader) entries() Token {
 	var entries []core.Entry
 	for range r.count(3) {
 		entries = append(entries, r.entry())
@@ -141,11 +159,14 @@ func (r *tokenReader) token() Token {
 			return Token{}
 		}
 	}
+	if len(r.b) > 0 {
+		r.fail("bytes behind its end")
+	}
 	return Token{core: core.NewToken(DefaultStickyWindow, entries...)}
 }
 
 func (r *tokenReader) entry() core.Entry {
-	e := core.Entry{Cluster: string(r.take(r.uvarint()))}
+	e := core.Entry{Cluster: clusterName(r.take(r.uvarint()))}
 	flags := r.byte()
 	if flags&^(tokenHasAt|tokenHasUntil) != 0 {
 		r.fail("flags that are not known")
@@ -167,6 +188,14 @@ func (r *tokenReader) entry() core.Entry {
 		}
 	}
 	return e
+}
+
+// clusterName is string(b), without an allocation for the name that most clusters have.
+func clusterName(b []byte) string {
+	if string(b) == DefaultName {
+		return DefaultName
+	}
+	return string(b)
 }
 
 func (r *tokenReader) position() core.Position {

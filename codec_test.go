@@ -1,0 +1,255 @@
+package readroute_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/readroute/readroute"
+)
+
+func testKey(id string) readroute.Key {
+	return readroute.Key{ID: id, Secret: []byte(strings.Repeat(id, 32)[:32])}
+}
+
+// codecWith returns a codec that signs with the first of the keys.
+func codecWith(t testing.TB, ids ...string) *readroute.Codec {
+	t.Helper()
+	var keys []readroute.Key
+	for _, id := range ids {
+		keys = append(keys, testKey(id))
+	}
+	c, err := readroute.NewCodec(readroute.CodecConfig{Keys: keys})
+	require.NoError(t, err)
+	return c
+}
+
+func TestCodecConfig(t *testing.T) {
+	good := []readroute.Key{testKey("k1")}
+	for name, config := range map[string]readroute.CodecConfig{
+		"no Keys, and Unsigned":       {},
+		"both Keys and Unsigned":      {Keys: good, Unsigned: true},
+		"the ID of Keys[0] has 0":     {Keys: []readroute.Key{{Secret: good[0].Secret}}},
+		"the ID of Keys[1] has 5":     {Keys: append(good[:1:1], testKey("12345"))},
+		"has the ID \"k1\"":           {Keys: append(good[:1:1], good[0])},
+		"the Secret of Keys[0] has 5": {Keys: []readroute.Key{{ID: "k1", Secret: []byte("hello")}}},
+		"ClockSkew is -1ns":           {Unsigned: true, ClockSkew: -1},
+		"StickyWindow -1ns":           {Unsigned: true, StickyWindow: -1},
+		"longer than the MaxAge":      {Unsigned: true, MaxAge: time.Second},
+		"MaxSize is 95":               {Unsigned: true, MaxSize: 95},
+		"MaxSize is 4097":             {Unsigned: true, MaxSize: 4097},
+		"Header is \"a b\"":           {Unsigned: true, Header: "a b"},
+		"Cookie is \"a;b\"":           {Unsigned: true, Cookie: "a;b"},
+	} {
+		c, err := readroute.NewCodec(config)
+		require.Nil(t, c)
+		require.ErrorIs(t, err, readroute.ErrBadConfig)
+		require.ErrorContains(t, err, name)
+		require.NotContains(t, err.Error(), "hello")
+	}
+	_, err := readroute.NewCodec(readroute.CodecConfig{MaxSize: 1, Header: "\n"})
+	require.ErrorContains(t, err, "MaxSize")
+	require.ErrorContains(t, err, "Header", "every problem is named")
+	for _, config := range []readroute.CodecConfig{
+		{Unsigned: true}, {Keys: good}, {Keys: good, MaxAge: -1, CaptureTimeout: -1, StickyWindow: time.Hour}, {Keys: good, Cookie: "-"},
+	} {
+		_, err := readroute.NewCodec(config)
+		require.NoError(t, err)
+	}
+}
+
+// TestCodecKeepsItsKeys: what the caller does to the config afterwards changes nothing.
+func TestCodecKeepsItsKeys(t *testing.T) {
+	keys := []readroute.Key{testKey("k1")}
+	c, err := readroute.NewCodec(readroute.CodecConfig{Keys: keys})
+	require.NoError(t, err)
+	text := c.Encode(readroute.PrimaryFor(time.Minute))
+	clear(keys[0].Secret)
+	keys[0].ID = "k2"
+	_, err = c.Decode(text)
+	require.NoError(t, err)
+}
+
+func TestCodecRotation(t *testing.T) {
+	token := readroute.PrimaryFor(time.Minute)
+	before, both, moved, after := codecWith(t, "k1"), codecWith(t, "k1", "k2"), codecWith(t, "k2", "k1"), codecWith(t, "k2")
+	for name, step := range map[string]struct {
+		from, to *readroute.Codec
+		good     bool
+	}{
+		"added, old to new":   {before, both, true},
+		"added, new to old":   {both, before, true},
+		"moved, old to new":   {both, moved, true},
+		"moved, new to old":   {moved, both, true},
+		"removed, old to new": {moved, after, true},
+		"removed, new to old": {after, moved, true},
+		"all at once":         {before, after, false},
+		"and back":            {after, before, false},
+	} {
+		decoded, err := step.to.Decode(step.from.Encode(token))
+		if step.good {
+			require.NoError(t, err, name)
+			require.Equal(t, token.String(), decoded.String())
+		} else {
+			require.ErrorIs(t, err, readroute.ErrTokenForged, name)
+		}
+	}
+	_, err := codecWith(t, "k3").Decode(before.Encode(token))
+	require.ErrorIs(t, err, readroute.ErrTokenForged)
+	same, err := readroute.NewCodec(readroute.CodecConfig{Keys: []readroute.Key{{ID: "k1", Secret: testKey("k2").Secret}}})
+	require.NoError(t, err)
+	_, err = same.Decode(before.Encode(token))
+	require.ErrorIs(t, err, readroute.ErrTokenForged, "the ID of a key is not the key")
+}
+
+func unsigned(t testing.TB) *readroute.Codec {
+	t.Helper()
+	c, err := readroute.NewCodec(readroute.CodecConfig{Unsigned: true})
+	require.NoError(t, err)
+	return c
+}
+
+func TestCodecUnsignedOnlyWhenAskedFor(t *testing.T) {
+	token := readroute.PrimaryFor(time.Minute)
+	_, err := codecWith(t, "k1").Decode(unsigned(t).Encode(token))
+	require.ErrorIs(t, err, readroute.ErrTokenForged)
+	_, err = unsigned(t).Decode(codecWith(t, "k1").Encode(token))
+	require.ErrorIs(t, err, readroute.ErrTokenForged, "nobody here can say whose it is")
+	_, err = codecWith(t, "k1").Decode(token.String())
+	require.ErrorIs(t, err, readroute.ErrBadToken)
+	_, err = unsigned(t).Decode(token.String())
+	require.ErrorIs(t, err, readroute.ErrBadToken)
+}
+
+func TestCodecZero(t *testing.T) {
+	require.Empty(t, unsigned(t).Encode(readroute.Token{}))
+	token, err := codecWith(t, "k1").Decode("")
+	require.NoError(t, err)
+	require.True(t, token.IsZero())
+}
+
+// TestCodecEveryBitCounts: no bit of a signed token can be changed, and none of any token can be left out or added.
+func TestCodecEveryBitCounts(t *testing.T) {
+	c := codecWith(t, "k1")
+	text := c.Encode(craft(t, "main", 7, 1, 8192))
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	for i := range text {
+		for bit := range 6 {
+			other := alphabet[strings.IndexByte(alphabet, text[i])^1<<bit]
+			_, err := c.Decode(text[:i] + string(other) + text[i+1:])
+			require.ErrorIs(t, err, readroute.ErrBadToken)
+		}
+		_, err := c.Decode(text[:i])
+		require.Equal(t, i > 0, errors.Is(err, readroute.ErrBadToken))
+	}
+	for _, more := range []string{"A", "AAAA", "=", " ", "\n"} {
+		for _, c := range []*readroute.Codec{c, unsigned(t)} {
+			text := c.Encode(craft(t, "main", 7, 1, 8192))
+			_, err := c.Decode(text + more)
+			require.ErrorIs(t, err, readroute.ErrBadToken)
+			_, err = c.Decode(more + text)
+			require.ErrorIs(t, err, readroute.ErrBadToken)
+		}
+	}
+	_, err := c.Decode(strings.Repeat("A", 1<<20))
+	require.ErrorIs(t, err, readroute.ErrBadToken)
+}
+
+// TestCodecForgedTokensLeaveNothing: a million of them take no time to speak of and no memory.
+func TestCodecForgedTokensLeaveNothing(t *testing.T) {
+	c := codecWith(t, "k1")
+	good := c.Encode(craft(t, "main", 7, 1, 8192))
+	var forged []string
+	for i := range 1000 {
+		forged = append(forged, fmt.Sprintf("%s%06x%s", good[:20], i, good[26:]))
+	}
+	forged = append(forged, strings.Repeat("_", 4096), codecWith(t, "k2").Encode(readroute.PrimaryFor(time.Minute)))
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, goroutines, began := heap(), runtime.NumGoroutine(), time.Now()
+	for i := range 1_000_000 {
+		if _, err := c.Decode(forged[i%len(forged)]); !errors.Is(err, readroute.ErrBadToken) {
+			t.Fatal(err)
+		}
+	}
+	require.Less(t, time.Since(began), 30*time.Second)
+	require.Less(t, heap(), before+1<<20)
+	require.LessOrEqual(t, runtime.NumGoroutine(), goroutines)
+	t.Log(time.Since(began) / 1_000_000)
+}
+
+// TestCodecAllocations: an LSN token out and back in, signed, takes at most four.
+func TestCodecAllocations(t *testing.T) {
+	if raceEnabled() {
+		t.Skip("the race detector allocates, and drops what a pool keeps")
+	}
+	c := codecWith(t, "k1")
+	for _, cluster := range []string{"main", "a_cluster_of_16_"} {
+		token := craft(t, cluster, 7, 1, 1<<40)
+		allocs := testing.AllocsPerRun(1000, func() {
+			if _, err := c.Decode(c.Encode(token)); err != nil {
+				t.Fatal(err)
+			}
+		})
+		t.Log(cluster, allocs)
+		require.LessOrEqual(t, allocs, 4.0)
+	}
+}
+
+func BenchmarkTokenCodec(b *testing.B) {
+	for name, c := range map[string]*readroute.Codec{"signed": codecWith(b, "k1"), "unsigned": unsigned(b)} {
+		token := craft(b, "main", 7, 1, 1<<40)
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := c.Decode(c.Encode(token)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	b.Run("forged", func(b *testing.B) {
+		c, text := codecWith(b, "k1"), codecWith(b, "k2", "k1").Encode(readroute.PrimaryFor(time.Minute))
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := c.Decode(text); err == nil {
+				b.Fatal("taken in")
+			}
+		}
+	})
+}
+
+// TestCodecDefaultsAreDocumented holds the last line of each field's doc to the constants.
+func TestCodecDefaultsAreDocumented(t *testing.T) {
+	source := string(readFile(t, "codec.go"))
+	for field, value := range map[string]string{
+		"MaxAge":         spoken(readroute.DefaultMaxTokenAge),
+		"ClockSkew":      spoken(readroute.DefaultClockSkew),
+		"StickyWindow":   spoken(readroute.DefaultStickyWindow),
+		"MaxSize":        fmt.Sprint(readroute.DefaultMaxTokenSize),
+		"CaptureTimeout": spoken(readroute.DefaultCaptureTimeout),
+		"Header":         fmt.Sprintf("%q", readroute.DefaultTokenHeader),
+		"Cookie":         fmt.Sprintf("%q", readroute.DefaultTokenCookie),
+	} {
+		doc, _, found := strings.Cut(source, "\t"+field+" ")
+		require.True(t, found, field)
+		require.Contains(t, doc[strings.LastIndex(doc, "\t// Defaults to "):], "Defaults to "+value+".", field)
+	}
+}
+
+// raceEnabled reports that this test runs with -race.
+func raceEnabled() bool {
+	info, _ := debug.ReadBuildInfo()
+	return info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}

@@ -1,0 +1,151 @@
+package readroute
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// response is a response whose headers get a token before they go out.
+type response struct {
+	http.ResponseWriter
+	codec   *Codec
+	ctx     context.Context // of the request, with its session
+	cookies []string        // that the session has taken in
+	once    sync.Once
+	growth  growth // of the session when the headers went out
+}
+
+// begin is called before whatever may be the first byte.
+func (w *response) begin() { w.once.Do(w.announce) }
+
+func (w *response) announce() {
+	w.growth = growthOf(SessionFrom(w.ctx))
+	h := w.Header()
+	if !w.codec.Reply(w.ctx, h) || w.codec.config.Cookie == noCookie {
+		return
+	}
+	w.codec.setCookie(h, h.Get(w.codec.config.Header))
+	for _, name := range w.cookies {
+		w.codec.addCookie(h, name, "")
+	}
+}
+
+// end is called when the handler has returned, or panics.
+func (w *response) end() {
+	w.begin()
+	if w.codec.config.OnLateWrite != nil && w.growth != growthOf(SessionFrom(w.ctx)) {
+		w.codec.config.OnLateWrite(w.ctx)
+	}
+}
+
+// WriteHeader implements http.ResponseWriter. Early hints and the like are not the response; switching protocols is.
+func (w *response) WriteHeader(status int) {
+	if status >= 200 || status < 100 || status == http.StatusSwitchingProtocols {
+		w.begin()
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *response) Write(b []byte) (int, error) {
+	w.begin()
+	return w.ResponseWriter.Write(b)
+}
+
+// WriteString implements io.StringWriter.
+func (w *response) WriteString(s string) (int, error) {
+	w.begin()
+	return io.WriteString(w.ResponseWriter, s)
+}
+
+// ReadFrom implements io.ReaderFrom, so that files go out as they would without the middleware.
+func (w *response) ReadFrom(src io.Reader) (int64, error) {
+	w.begin()
+	return io.Copy(w.ResponseWriter, src)
+}
+
+// FlushError is what http.ResponseController calls.
+func (w *response) FlushError() error {
+	w.begin()
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// CloseNotify implements http.CloseNotifier, which gin asks for.
+func (w *response) CloseNotify() <-chan bool {
+	gone := make(chan bool, 1)
+	context.AfterFunc(w.ctx, func() { gone <- true })
+	return gone
+}
+
+// Unwrap lets http.ResponseController reach what else the server can do.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// The optional interfaces that a handler may not find unless the server's own response has them.
+type (
+	responseFlusher  struct{ w *response }
+	responseHijacker struct{ w *response }
+)
+
+// Flush implements http.Flusher.
+func (f responseFlusher) Flush() { _ = f.w.FlushError() }
+
+// Hijack implements http.Hijacker. Whoever takes the connection finds the token among the headers.
+func (h responseHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	h.w.begin()
+	return http.NewResponseController(h.w.ResponseWriter).Hijack()
+}
+
+// as returns w with the optional interfaces that the response in it has.
+func (w *response) as() http.ResponseWriter {
+	_, flushes := w.ResponseWriter.(http.Flusher)
+	_, hijacks := w.ResponseWriter.(http.Hijacker)
+	pusher, pushes := w.ResponseWriter.(http.Pusher)
+	f, h := responseFlusher{w}, responseHijacker{w}
+	switch {
+	case flushes && hijacks && pushes:
+		return struct {
+			*response
+			http.Flusher
+			http.Hijacker
+			http.Pusher
+		}{w, f, h, pusher}
+	case flushes && hijacks:
+		return struct {
+			*response
+			http.Flusher
+			http.Hijacker
+		}{w, f, h}
+	case flushes && pushes:
+		return struct {
+			*response
+			http.Flusher
+			http.Pusher
+		}{w, f, pusher}
+	case hijacks && pushes:
+		return struct {
+			*response
+			http.Hijacker
+			http.Pusher
+		}{w, h, pusher}
+	case flushes:
+		return struct {
+			*response
+			http.Flusher
+		}{w, f}
+	case hijacks:
+		return struct {
+			*response
+			http.Hijacker
+		}{w, h}
+	case pushes:
+		return struct {
+			*response
+			http.Pusher
+		}{w, pusher}
+	}
+	return w
+}
