@@ -39,6 +39,8 @@ func answerAs(replica bool) fakedb.Answer {
 	}
 	return func(query string) ([]string, bool, error) {
 		switch query {
+		case "SELECT VERSION()":
+			return []string{"PostgreSQL 17.0"}, true, nil
 		case probe:
 			return row, true, nil
 		case self:

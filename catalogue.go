@@ -23,7 +23,6 @@ const (
 // tables, operators and casts. One goroutine reads it; close ends it.
 type catalogue struct {
 	db       *DB
-	query    string
 	interval time.Duration
 	pool     *sql.DB // of one connection that is closed after each reading; it counts towards no limit of the node
 	wake     chan struct{}
@@ -34,12 +33,12 @@ type catalogue struct {
 
 // newCatalogue returns a catalogue that start makes read. It is nil when the configuration wants none, and where there is no
 // replica that a statement could go to.
-func newCatalogue(db *DB, query string) *catalogue {
+func newCatalogue(db *DB) *catalogue {
 	if db.config.CatalogueInterval < 0 || len(db.config.Replicas) == 0 {
 		return nil
 	}
 	return &catalogue{
-		db: db, query: query, interval: db.config.CatalogueInterval, wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		db: db, interval: db.config.CatalogueInterval, wake: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 }
 
@@ -108,7 +107,11 @@ func (c *catalogue) read(ctx context.Context) time.Duration {
 func (c *catalogue) rows(ctx context.Context) ([]sqlclass.CatalogueRow, error) {
 	ctx, cancel := context.WithTimeout(ctx, catalogueTimeout)
 	defer cancel()
-	rows, err := c.pool.QueryContext(ctx, c.query)
+	query := sqlclass.MySQLCatalogueQuery
+	if c.db.engine.Engine().Dialect() == sqlclass.PostgreSQL { // a primary is up, so it is known
+		query = sqlclass.PostgresCatalogueQuery
+	}
+	rows, err := c.pool.QueryContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}

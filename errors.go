@@ -53,8 +53,10 @@ var (
 type NotCaughtUpError struct {
 	// Node is the replica that was nearest; empty when none is healthy.
 	Node string
-	// BehindBytes is how much log it had still to replay.
+	// BehindBytes is how much log it had still to replay, on PostgreSQL; 0 elsewhere.
 	BehindBytes uint64
+	// BehindTransactions is how many transactions it had still to apply, on MySQL and MariaDB; 0 on PostgreSQL.
+	BehindTransactions uint64
 	// Lag is how old its state was at most; it means nothing unless LagKnown.
 	Lag time.Duration
 	// LagKnown is false when the lag could not be measured.
@@ -77,7 +79,11 @@ func refusal(err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	return &NotCaughtUpError{
-		Node: e.Node, BehindBytes: e.Behind, Lag: e.Lag, LagKnown: e.LagKnown, Reason: Reason(e.Reason), cause: e,
+	out := &NotCaughtUpError{Node: e.Node, Lag: e.Lag, LagKnown: e.LagKnown, Reason: Reason(e.Reason), cause: e}
+	if e.GTIDs {
+		out.BehindTransactions = e.Behind
+	} else {
+		out.BehindBytes = e.Behind
 	}
+	return out
 }

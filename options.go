@@ -128,8 +128,10 @@ type Node struct {
 	// Name is the node's name in decisions, statistics and errors. It must be unique and not empty.
 	Name string
 
-	// Connector opens connections to the server: Postgres(dsn), PostgresConfig(config), or any driver's own. A driver
-	// other than pgx must be one for PostgreSQL whose connections implement driver.QueryerContext.
+	// Connector opens connections to the server: [Postgres], [PostgresConfig], [MySQL], [MySQLConfig], or any driver's own for
+	// PostgreSQL, MySQL 8 or MariaDB 10.6 and later whose connections implement driver.QueryerContext. Which kind of server it
+	// is, is asked of the server. All nodes of a cluster are of one kind: a server of another than the first that has
+	// answered (the configured primary, when it is up) is left out, and says so in NodeStatus.Err.
 	Connector driver.Connector
 
 	// Weight is the node's share of reads among the replicas of its zone.
@@ -277,7 +279,9 @@ func (c *Config) validateNodes() []error {
 		problems = append(problems, fmt.Errorf("there are %d Replicas, at most %d are possible", n, maxNodes-1))
 	}
 	seen := make(map[string]bool)
+	families := make(map[family]bool)
 	for i, n := range c.nodes() {
+		families[n.family()] = true
 		what := "Primary"
 		if i > 0 {
 			what = fmt.Sprintf("Replicas[%d]", i-1)
@@ -297,6 +301,9 @@ func (c *Config) validateNodes() []error {
 		}
 		seen[n.Name] = true
 	}
+	if families[familyPostgres] && families[familyMySQL] {
+		problems = append(problems, errors.New("its nodes are PostgreSQL and MySQL: a cluster cannot mix kinds of servers"))
+	}
 	return problems
 }
 
@@ -313,9 +320,10 @@ func (n *Node) validate() []error {
 			problems = append(problems, err)
 		}
 	}
-	if n.Connector != nil {
+	if _, ours := n.Connector.(*mysqlConnector); n.Connector != nil && !ours {
 		if _, ok := n.Connector.Driver().(*mysql.MySQLDriver); ok {
-			problems = append(problems, errors.New("its driver is go-sql-driver/mysql: MySQL and MariaDB are not served yet"))
+			problems = append(problems, errors.New("its Connector is go-sql-driver's own: give the same config to MySQLConfig, which checks its "+
+				"options and watches its sockets"))
 		}
 	}
 	for _, v := range []struct {

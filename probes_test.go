@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -165,7 +166,7 @@ func TestK4_20_NoPosition(t *testing.T) {
 	db, err := readroute.Open(config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	eventually(t, "the monitor knows", func() bool { return status(t, db, config.Replicas[0].Name).Err != nil })
+	eventually(t, "the monitor knows", func() bool { return status(t, db, config.Replicas[0].Name).Role == readroute.RoleReplica })
 	ctx := sessionContext(t)
 	for i := range 20 {
 		_, err := db.ExecContext(ctx, "INSERT INTO "+table+" VALUES ($1)", i)
@@ -173,9 +174,52 @@ func TestK4_20_NoPosition(t *testing.T) {
 		require.Equal(t, i+1, countIn(t, ctx, db, table))
 	}
 	require.Equal(t, map[string]int{c.Primary().Name(): 40}, served(seen.take()))
-	var pg *pgconn.PgError
-	require.ErrorAs(t, status(t, db, config.Replicas[0].Name).Err, &pg)
-	require.Equal(t, "0A000", pg.Code)
+	s := status(t, db, config.Replicas[0].Name)
+	require.True(t, s.Healthy)
+	require.Len(t, s.Missing, 1)
+	require.Contains(t, s.Missing[0], "pg_last_wal_replay_lsn() is currently not supported")
+}
+
+// TestK4_20_NoPositionAnywhere: a cluster whose servers keep their positions to themselves is on the sticky window, and says so.
+func TestK4_20_NoPositionAnywhere(t *testing.T) {
+	c := sharedCluster(t)
+	table := newTable(t, c, "id int")
+	config := configFor(c)
+	config.Replicas = config.Replicas[:1]
+	config.StickyWindow = 300 * time.Millisecond
+	var why error = &pgconn.PgError{Code: "42501", Severity: "ERROR", Message: "permission denied for function pg_control_system"}
+	for n, node := range map[*readroute.Node]*dbtest.PostgresNode{&config.Primary: c.Primary(), &config.Replicas[0]: standbys(c)[0]} {
+		managed := newAnyDriver(node)
+		managed.unasked.Store(&why)
+		n.Connector = managed
+	}
+	seen := record(&config)
+	db := open(t, config)
+	require.True(t, db.RouteStats().Sticky)
+	require.NotEmpty(t, status(t, db, config.Primary.Name).Missing)
+	ctx := sessionContext(t)
+	_, err := db.ExecContext(ctx, "INSERT INTO "+table+" VALUES (1)")
+	require.NoError(t, err)
+	seen.take()
+	require.Equal(t, 1, countIn(t, ctx, db, table))
+	require.Equal(t, []string{"primary sticky"}, where(seen.take()))
+	require.NoError(t, c.WaitCaughtUp(ctx))
+	eventually(t, "the window is over", func() bool {
+		require.Equal(t, 1, countIn(t, ctx, db, table))
+		return slices.Equal(where(seen.take()), []string{"replica covered"})
+	})
+	require.NoError(t, db.Fence(ctx))
+	require.Equal(t, 1, countIn(t, ctx, db, table))
+	require.Equal(t, []string{"primary sticky"}, where(seen.take()), "after a fence as well")
+}
+
+// where tells roles and reasons of decisions.
+func where(decisions []readroute.Decision) []string {
+	var list []string
+	for _, d := range decisions {
+		list = append(list, d.Role.String()+" "+d.Reason.String())
+	}
+	return list
 }
 
 func TestK4_22_AddressThatLeadsToTwoNodes(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/engine"
 	"github.com/readroute/readroute/internal/monitor"
-	"github.com/readroute/readroute/internal/postgres"
 	"github.com/readroute/readroute/internal/router"
 	"github.com/readroute/readroute/internal/sqlclass"
 	"github.com/readroute/readroute/internal/vconn"
@@ -35,12 +35,17 @@ type DB struct {
 	monitor    *monitor.Monitor
 	captures   *monitor.Captures
 	router     *router.Router
+	engine     *engine.Found
 	classifier *sqlclass.Classifier
 	cluster    *vconn.Cluster
 	plain      plainPool
 	catalogue  *catalogue // nil: not read
 	shutdown   func() error
 	closing    chan struct{} // closed by shutdown
+
+	asked        chan struct{} // closed once the configured primary has been asked what it is, or could not be
+	askedOnce    sync.Once
+	capabilities []atomic.Pointer[[]string] // by node
 }
 
 // Open returns a routed pool over the nodes of config. It opens one pool a node from the node's Connector; [DB.Close],
@@ -51,23 +56,22 @@ func Open(config Config) (*DB, error) {
 		return nil, err
 	}
 	config = config.withDefaults()
-	classifier, err := sqlclass.New(sqlclass.Options{Dialect: sqlclass.PostgreSQL, ReadFunctions: config.ReadFunctions})
-	if err != nil {
+	db := &DB{config: config, nodes: config.nodes(), closing: make(chan struct{}), asked: make(chan struct{})}
+	db.capabilities = make([]atomic.Pointer[[]string], len(db.nodes))
+	if err := db.classify(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
-	db := &DB{config: config, nodes: config.nodes(), classifier: classifier, closing: make(chan struct{})}
 	for i := range db.nodes {
 		if c, ok := db.nodes[i].Connector.(interface{ pooled() driver.Connector }); ok && db.nodes[i].Pooled {
 			db.nodes[i].Connector = c.pooled()
 		}
 	}
-	engine := postgres.Engine{}
 	strategy := config.Strategy.core(config.StickyWindow)
 
 	db.cluster = &vconn.Cluster{
 		Name:          config.Name,
-		Classifier:    classifier,
-		Engine:        engine,
+		Classifier:    db.classifier,
+		Engine:        db.engine,
 		Strategy:      strategy,
 		Process:       config.WithoutSession == WithoutSessionProcess,
 		OnDiscard:     db.onDiscard,
@@ -77,18 +81,18 @@ func Open(config Config) (*DB, error) {
 		CaptureTimeout: config.CaptureTimeout,
 	}
 	for i, n := range db.nodes {
-		db.cluster.Readers = append(db.cluster.Readers, vconn.NewPool(db.pool(engine, i, n, false)))
+		db.cluster.Readers = append(db.cluster.Readers, vconn.NewPool(db.pool(i, n, false)))
 		if n.SharedEndpoint || n.Pooled {
 			db.cluster.Readers[i].Share()
 		}
-		db.cluster.Writers = append(db.cluster.Writers, vconn.NewPool(db.pool(engine, i, n, true)))
+		db.cluster.Writers = append(db.cluster.Writers, vconn.NewPool(db.pool(i, n, true)))
 	}
 	db.plain = plainPool{db: db}
-	db.catalogue = newCatalogue(db, sqlclass.PostgresCatalogueQuery)
+	db.catalogue = newCatalogue(db)
 	db.shutdown = sync.OnceValue(db.stop)
 	db.cluster.Shutdown = db.shutdown
 
-	db.monitor = monitor.Start(db.watch(engine))
+	db.monitor = monitor.Start(db.watch())
 	db.captures = monitor.StartCaptures(db.monitor)
 	db.router = router.New(db.routing(strategy), db.monitor, db.captures, names(db.nodes))
 	db.cluster.Router = db.router
@@ -107,12 +111,12 @@ func names(nodes []Node) []string {
 	return list
 }
 
-func (db *DB) pool(engine vconn.Engine, i int, n Node, writer bool) vconn.PoolConfig {
+func (db *DB) pool(i int, n Node, writer bool) vconn.PoolConfig {
 	return vconn.PoolConfig{
 		Index:           i,
 		Name:            n.Name,
 		Connector:       n.Connector,
-		Engine:          engine,
+		Engine:          db.engine,
 		Writer:          writer,
 		Pooled:          n.Pooled,
 		DialTimeout:     db.config.ProbeTimeout,
@@ -130,16 +134,16 @@ func (db *DB) pool(engine vconn.Engine, i int, n Node, writer bool) vconn.PoolCo
 func (db *DB) dialled(i int, err error) {
 	switch {
 	case err == nil:
-	case errors.Is(err, vconn.ErrNotPrimary) || !postgres.Engine{}.Down(err):
+	case errors.Is(err, vconn.ErrNotPrimary) || !db.engine.Down(err):
 		db.monitor.Kick(i)
 	default:
 		db.monitor.Failed(i, err)
 	}
 }
 
-func (db *DB) watch(engine vconn.Engine) monitor.Config {
+func (db *DB) watch() monitor.Config {
 	c := monitor.Config{
-		Engine:       engine,
+		Engine:       db.engine,
 		Interval:     db.config.ProbeInterval,
 		ProbeTimeout: db.config.ProbeTimeout,
 		MaxWaiters:   db.config.MaxWaiters,
@@ -153,33 +157,10 @@ func (db *DB) watch(engine vconn.Engine) monitor.Config {
 			Shared: n.SharedEndpoint || n.Pooled,
 			Blind:  n.SharedEndpoint && n.Pooled,
 			Pooled: n.Pooled,
-			Dial:   db.dialer(engine, &db.nodes[i]),
+			Dial:   db.dialer(i),
 		})
 	}
 	return c
-}
-
-// dialer opens the monitor's own connections to a node.
-func (db *DB) dialer(engine vconn.Engine, n *Node) monitor.Dialer {
-	var asked atomic.Bool
-	return func(ctx context.Context) (monitor.Link, error) {
-		conn, err := n.Connector.Connect(ctx)
-		if err != nil {
-			return nil, err
-		}
-		wire := engine.Wire(conn)
-		link := wire.OwnLink()
-		if n.Pooled {
-			link = wire.Link()
-		}
-		if !asked.Swap(true) {
-			// What cannot be asked is no reason to leave a node out: the probe that follows says whether it works.
-			if row, err := link.QueryRow(ctx, engine.SettingsSQL()); err == nil {
-				db.onSettings(n, row)
-			}
-		}
-		return link, nil
-	}
 }
 
 func (db *DB) routing(strategy core.Strategy) router.Config {
@@ -300,7 +281,7 @@ func (db *DB) missing() string {
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if n.Role == core.RoleReplica && n.Healthy && !n.Stopped && n.LagKnown && n.Lag <= db.config.MaxLag {
+		if n.Role == core.RoleReplica && n.Healthy && !n.Stopped && s.WithinLag(n, db.config.MaxLag) {
 			if db.catalogue.pending() {
 				return "the primary's catalogue has not been read yet"
 			}

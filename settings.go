@@ -2,6 +2,7 @@ package readroute
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -42,14 +43,14 @@ func (db *DB) onSettings(n *Node, row []string) {
 		return
 	}
 	replica := row[settingReplica] == "true"
+	readOnly, timeout, remedy := db.engine.SettingNames()
 	if !replica && row[settingReadOnly] == "on" {
-		db.warn(n.Name, "default_transaction_read_only is on for this user, so every write will be refused: "+
-			"ALTER ROLE, or ALTER DATABASE, ... RESET default_transaction_read_only")
+		db.warn(n.Name, "%s is on for this user, so every write will be refused: %s", readOnly, remedy)
 	}
 	wait := db.config.Strategy.core(db.config.StickyWindow).Wait
 	if ms, err := strconv.Atoi(row[settingTimeout]); err == nil && ms > 0 && time.Duration(ms)*time.Millisecond < wait {
-		db.warn(n.Name, "statement_timeout is %d ms, shorter than the wait timeout of %v: "+
-			"a read may wait for a replica for longer than it may run", ms, wait)
+		db.warn(n.Name, "%s is %d ms, shorter than the wait timeout of %v: "+
+			"a read may wait for a replica for longer than it may run", timeout, ms, wait)
 	}
 	own := ownOnPrimary
 	if replica {
@@ -58,5 +59,18 @@ func (db *DB) onSettings(n *Node, row []string) {
 	if limit, err := strconv.Atoi(row[settingConnections]); err == nil && limit < own+max(1, n.MaxOpenConns) {
 		db.warn(n.Name, "the server lets this user have %d connections; this process alone may open %d in the node's pool and "+
 			"%d of the library's own: lower MaxOpenConns, or raise the limit", limit, max(1, n.MaxOpenConns), own)
+	}
+}
+
+// onCapabilities hears what a node's server does not have, or the user may not see.
+func (db *DB) onCapabilities(i int, missing []string) {
+	var known []string
+	if p := db.capabilities[i].Swap(&missing); p != nil {
+		known = *p
+	}
+	for _, m := range missing {
+		if !slices.Contains(known, m) {
+			db.warn(db.nodes[i].Name, "%s", m)
+		}
 	}
 }

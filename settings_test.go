@@ -2,6 +2,7 @@ package readroute_test
 
 import (
 	"context"
+	"database/sql/driver"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -80,16 +81,36 @@ func TestRefuseConfigThatPgxDidNotMake(t *testing.T) {
 	require.ErrorContains(t, err, "ParseConfig")
 }
 
-// TestRefuseWhatIsNotServed: a driver for another kind of server is refused at once, and not probed for ever.
-func TestRefuseWhatIsNotServed(t *testing.T) {
-	config, err := mysql.ParseDSN("app:secret@tcp(db-a)/app?rejectReadOnly=true")
+// TestRefuseMySQLOptions: what hides from the library what it has to see is refused by name, and a connector whose options nobody can see.
+func TestRefuseMySQLOptions(t *testing.T) {
+	config, err := mysql.ParseDSN("app:secret@tcp(db-a)/app")
 	require.NoError(t, err)
-	connector, err := mysql.NewConnector(config)
+	native, err := mysql.NewConnector(config)
 	require.NoError(t, err)
-	_, err = readroute.Open(readroute.Config{Primary: readroute.Node{Name: "a", Connector: connector}})
-	require.ErrorIs(t, err, readroute.ErrBadConfig)
-	require.ErrorContains(t, err, "not served yet")
-	require.NotContains(t, err.Error(), "secret")
+	for name, tc := range map[string]struct {
+		connector driver.Connector
+		want      string
+	}{
+		"rejectReadOnly":             {readroute.MySQL("app:secret@tcp(db-a)/app?rejectReadOnly=true"), "rejectReadOnly"},
+		"autocommit":                 {readroute.MySQL("app:secret@tcp(db-a)/app?autocommit=0"), "autocommit off"},
+		"sql_log_bin":                {readroute.MySQL("app:secret@tcp(db-a)/app?sql_log_bin=0"), "sql_log_bin off"},
+		"transaction_read_only":      {readroute.MySQL("app:secret@tcp(db-a)/app?transaction_read_only=1"), "transaction_read_only"},
+		"the driver's own connector": {native, "MySQLConfig"},
+		"no config":                  {readroute.MySQLConfig(nil), "nil"},
+		"no DSN":                     {readroute.MySQL("app:secret"), "DSN cannot be parsed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := readroute.Open(readroute.Config{Primary: readroute.Node{Name: "a", Connector: tc.connector}})
+			require.ErrorIs(t, err, readroute.ErrBadConfig)
+			require.ErrorContains(t, err, tc.want)
+			require.NotContains(t, err.Error(), "secret")
+		})
+	}
+	_, err = readroute.Open(readroute.Config{
+		Primary:  readroute.Node{Name: "a", Connector: readroute.MySQLConfig(config)},
+		Replicas: []readroute.Node{{Name: "b", Connector: readroute.Postgres("postgres://app@db-b/app")}},
+	})
+	require.ErrorContains(t, err, "cannot mix")
 }
 
 // TestRefuseNoReplicaThatIsReadOnlyByItself: a replica whose config makes sessions read-only takes writes all the same once it

@@ -2,6 +2,7 @@ package readroute
 
 import (
 	"database/sql"
+	"slices"
 	"time"
 
 	"github.com/readroute/readroute/internal/core"
@@ -16,6 +17,10 @@ type RouteStats struct {
 	Refused map[Reason]uint64
 	// Waiting is how many reads wait for a replica now.
 	Waiting int
+	// Engine is the kind of the servers: "PostgreSQL", "MySQL" or "MariaDB"; empty until one has answered.
+	Engine string
+	// Sticky is true when sessions are on the sticky window: by [Sticky], or because the primary tells no position.
+	Sticky bool
 	// Mode is what SetMode has set.
 	Mode Mode
 	// ReadShare is what SetReadShare has set, from 0 to 1.
@@ -79,6 +84,8 @@ func (db *DB) Stats() sql.DBStats { return db.DB.Stats() }
 func (db *DB) RouteStats() RouteStats {
 	c := db.classifier.Stats()
 	s := RouteStats{
+		Engine:    db.engine.Name(),
+		Sticky:    db.cluster.Strategy.Sticky || db.monitor.Snapshot().Positionless,
 		Refused:   db.reasons(-1),
 		Waiting:   db.monitor.Waiting(),
 		Mode:      Mode(db.router.Mode()),
@@ -123,8 +130,13 @@ type NodeStatus struct {
 	Stopped bool
 	// SharedEndpoint is true when several servers answer under the node's name.
 	SharedEndpoint bool
-	// Position is what the node has replayed, or, on the primary, written.
+	// Position is what the node has replayed, or, on the primary, written, on PostgreSQL; 0 elsewhere, and when the server
+	// does not tell it.
 	Position LSN
+	// GTIDSet is the same on MySQL.
+	GTIDSet GTIDSet
+	// MariaDBGTID is the same on MariaDB.
+	MariaDBGTID MariaDBGTID
 	// Timeline is the position's timeline; 0 when the user may not see it (a replica without pg_monitor).
 	Timeline uint32
 	// Lag is how old the node's state is at most; it means nothing unless LagKnown.
@@ -132,12 +144,17 @@ type NodeStatus struct {
 	// LagKnown is false while the replica cannot be measured: it has not answered, or it is further back than the library
 	// has watched the primary.
 	LagKnown bool
-	// LagBytes is how much log it has still to replay.
+	// LagBytes is how much log it has still to replay, on PostgreSQL; 0 elsewhere.
 	LagBytes uint64
+	// LagTransactions is how many transactions it has still to apply, on MySQL and MariaDB; 0 on PostgreSQL.
+	LagTransactions uint64
 	// InFlight is how many checkouts have a connection to the node.
 	InFlight int
 	// Err is why the node is not healthy.
 	Err error
+	// Missing says, a sentence each, what the server does not have or the user may not see, and what can be done about it.
+	// EventSetting has told of each.
+	Missing []string
 }
 
 // Nodes returns what is known of each node, the configured primary first. It asks no server.
@@ -153,13 +170,22 @@ func (db *DB) Nodes() []NodeStatus {
 			Healthy:        n.Healthy,
 			Stopped:        n.Stopped,
 			SharedEndpoint: n.Shared,
-			Position:       LSN(n.Sample.Position.LSN),
-			Timeline:       n.Sample.Position.Timeline,
 			Lag:            n.Lag,
 			LagKnown:       n.LagKnown,
-			LagBytes:       n.LagBytes,
 			InFlight:       db.cluster.Readers[i].Stats().InUse + db.cluster.Writers[i].Stats().InUse,
 			Err:            n.Err,
+		}
+		if missing := db.capabilities[i].Load(); missing != nil {
+			list[i].Missing = slices.Clone(*missing)
+		}
+		switch p := n.Sample.Position; p.Kind {
+		case core.KindPostgres:
+			list[i].Position, list[i].Timeline, list[i].LagBytes = LSN(p.LSN), p.Timeline, n.Missing
+		case core.KindMySQL:
+			list[i].GTIDSet, list[i].LagTransactions = GTIDSet{p.GTIDs()}, n.Missing
+		case core.KindMariaDB:
+			list[i].MariaDBGTID, list[i].LagTransactions = MariaDBGTID{p.Domains()}, n.Missing
+		case core.KindNone:
 		}
 	}
 	return list

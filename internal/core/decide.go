@@ -155,7 +155,7 @@ func eligible(in *Input, s *Snapshot) (mask uint64, why Reason) {
 		if n.Role != RoleReplica || !n.Healthy || n.Stopped || n.Foreign || in.Exclude&(1<<i) != 0 || !in.allows(i) {
 			continue
 		}
-		if !withinLag(in, s, n) {
+		if !s.WithinLag(n, in.MaxLag) {
 			why = ReasonLagging
 			continue
 		}
@@ -169,16 +169,19 @@ func (in *Input) allows(i int) bool {
 	return (in.Node == AnyNode || in.Node == i) && (in.Replica == AnyNode || in.Replica == i)
 }
 
-// withinLag holds a replica to MaxLag. While the primary is down its own position cannot be known, and the lag that was
-// seen last stands; a cluster whose primary was never seen has no lag to hold a replica to.
-func withinLag(in *Input, s *Snapshot, n *NodeView) bool {
-	if in.MaxLag < 0 {
+// WithinLag holds a replica to a limit; a negative one is none. While the primary is down its own position cannot be known,
+// and the lag that was seen last stands; a cluster whose primary was never seen has no lag to hold a replica to. Without
+// positions a replica is held to what it says of itself, and to nothing when it says nothing.
+func (s *Snapshot) WithinLag(n *NodeView, limit time.Duration) bool {
+	switch {
+	case limit < 0:
 		return true
+	case n.LagKnown:
+		return n.Lag <= limit
+	case s.Positionless:
+		return !n.Sample.SourceLagKnown || n.Sample.SourceLag <= limit
 	}
-	if !n.LagKnown {
-		return !s.PrimaryUp
-	}
-	return n.Lag <= in.MaxLag
+	return !s.PrimaryUp
 }
 
 func decideSession(in *Input, s *Snapshot, eligible uint64, why Reason) Decision {
@@ -284,9 +287,7 @@ func (n *NodeView) catchesUpIn(budget time.Duration, in *Input, s *Snapshot) boo
 	replay, _ := n.Proof()
 	for _, p := range in.Need.Positions {
 		p = s.Effective(p, in.Need.CapturedAt)
-		if have := replay.LSN; p.LSN > have {
-			gap = max(gap, uint64(p.LSN-have))
-		}
+		gap = max(gap, p.Missing(&replay))
 	}
 	return float64(gap)/n.Rate <= budget.Seconds()
 }

@@ -102,6 +102,45 @@ func (s GTIDSet) Difference(o GTIDSet) GTIDSet {
 	return combine(s, o, false, subtractIntervals)
 }
 
+// Missing returns how many transactions of s are not in o. It allocates nothing.
+func (s GTIDSet) Missing(o GTIDSet) uint64 {
+	if s.data == o.data {
+		return 0
+	}
+	var missing uint64
+	for i := range s.streams() {
+		have := ""
+		if j, found := o.find(s.key(i)); found {
+			have = o.intervals(j)
+		}
+		missing += intervalsMissing(have, s.intervals(i))
+	}
+	return missing
+}
+
+// intervalsMissing counts the transactions of need that have, intervals as they are encoded, does not hold.
+func intervalsMissing(have, need string) uint64 {
+	var missing uint64
+	for ; need != ""; need = need[gtidIntervalSize:] {
+		want := gtidIntervalAt(need)
+		left := want.last - want.first + 1
+		for ; have != ""; have = have[gtidIntervalSize:] {
+			got := gtidIntervalAt(have)
+			if got.first > want.last {
+				break
+			}
+			if first, last := max(got.first, want.first), min(got.last, want.last); first <= last {
+				left -= last - first + 1
+			}
+			if got.last > want.last {
+				break // it may hold some of the next as well
+			}
+		}
+		missing += left
+	}
+	return missing
+}
+
 // combine makes a set of the streams of s and, if both is true, those that only o has. What is in both f decides; it may
 // change its arguments.
 func combine(s, o GTIDSet, both bool, f func(a, b []gtidInterval) []gtidInterval) GTIDSet {

@@ -120,6 +120,38 @@ func (p *Position) coveredBy(replay *Position, history MariaDBGTID) Coverage {
 	}
 }
 
+// ReachedBy reports whether a server at replay has come as far as p, whoever wrote what is there: a measure of how old the
+// server's state is, never of coverage. Everything has reached no position.
+func (p *Position) ReachedBy(replay *Position) bool {
+	switch p.Kind {
+	case KindMySQL:
+		return replay.GTIDs().Contains(p.GTIDs())
+	case KindMariaDB:
+		return p.Domains().Missing(replay.Domains()) == 0
+	case KindNone, KindPostgres:
+	}
+	return replay.LSN >= p.LSN
+}
+
+// Missing returns how much of p a server at replay does not have: bytes of log on PostgreSQL, transactions elsewhere. It is
+// a measure of distance, never of coverage.
+func (p *Position) Missing(replay *Position) uint64 {
+	switch p.Kind {
+	case KindMySQL:
+		return p.GTIDs().Missing(replay.GTIDs())
+	case KindMariaDB:
+		return p.Domains().Missing(replay.Domains())
+	case KindNone, KindPostgres:
+	}
+	if replay.LSN >= p.LSN {
+		return 0
+	}
+	return uint64(p.LSN - replay.LSN)
+}
+
+// Size is how many bytes the position takes beside its fixed fields.
+func (p *Position) Size() int { return len(p.set) }
+
 // within reports whether q, of the same history, asks for all that p asks for.
 func (p Position) within(q Position) bool {
 	switch p.Kind {

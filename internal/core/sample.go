@@ -25,6 +25,11 @@ type Sample struct {
 	// FlushDelay is after how long an asynchronous commit is flushed for certain (3 x wal_writer_delay).
 	FlushDelay time.Duration
 	HasSource  bool // replica: something feeds it
+	// SourceUnknown: the user may not see whether something feeds it, and HasSource is false.
+	SourceUnknown bool
+	// SourceLag is how far behind the replica says it is, if it says so. It is for clusters without positions.
+	SourceLag      time.Duration
+	SourceLagKnown bool
 	// Own is the part of a MySQL or MariaDB Position that the server writes to itself; no position when it has none.
 	Own Position
 	// History is what a MariaDB server has logged, by domain and server (@@gtid_binlog_state).
@@ -59,7 +64,8 @@ type NodeView struct {
 	// can be said.
 	Lag      time.Duration
 	LagKnown bool
-	LagBytes uint64
+	// Missing is how much the primary has that the replica does not show: bytes of log on PostgreSQL, else transactions.
+	Missing uint64
 	// Behind is a lower bound: for so long the replica has certainly been behind. 0 when it is not.
 	Behind time.Duration
 	// Delay is how long the replica took, at least, to show what the primary had: the newest observation.
@@ -74,6 +80,8 @@ type Snapshot struct {
 	Primary int // index of the primary, or of the node that was the primary last
 	// PrimaryUp is true when the primary answered its newest probe.
 	PrimaryUp bool
+	// Positionless is true when the primary answered it without a position: sessions are on the sticky window.
+	Positionless bool
 }
 
 // Proof returns the position that the node is known to show, and when the sample that says so began: its newest one when

@@ -232,9 +232,9 @@ func (n *Node) backend(query string) ([]string, error) {
 	for pid, start := range n.state.Backends {
 		b := monitor.Backend{PID: pid, Start: start}
 		switch query {
-		case Engine.BackendSQL(b, false):
+		case postgres.BackendSQL(b, false):
 			return []string{"1"}, nil
-		case Engine.BackendSQL(b, true):
+		case postgres.BackendSQL(b, true):
 			n.endings++
 			delete(n.state.Backends, pid) // gone when it is looked for again
 			return []string{"1"}, nil

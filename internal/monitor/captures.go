@@ -2,7 +2,6 @@ package monitor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -97,7 +96,7 @@ func (c *Captures) Join() *core.Capture {
 // JoinWhenGone returns a capture that begins only after the server session b is gone, so that it covers a write whose
 // outcome is unknown. ok is false when that cannot be found out.
 func (c *Captures) JoinWhenGone(b Backend, writer core.Start) (capture *core.Capture, ok bool) {
-	if writer.IsZero() || c.m.cfg.Engine.BackendSQL(b, false) == "" {
+	if writer.IsZero() || b.PID == 0 {
 		return nil, false
 	}
 	capture = core.NewCapture(nil)
@@ -288,14 +287,7 @@ func (c *Captures) gone(ctx context.Context, u unknown) (bool, error) {
 	if start := c.m.Snapshot().Nodes[c.linked].Sample.Start; !start.IsZero() && start != u.writer {
 		return true, nil // that run of the server is over, and its sessions with it
 	}
-	row, err := c.link.QueryRow(ctx, c.m.cfg.Engine.BackendSQL(u.backend, time.Now().After(u.until)))
-	if err != nil {
-		return false, err
-	}
-	if len(row) != 1 {
-		return false, errors.New("look for a server session: the server gave no answer")
-	}
-	return row[0] == "0", nil
+	return c.m.cfg.Engine.Gone(ctx, c.link, u.backend, time.Now().After(u.until))
 }
 
 // finish gives up whatever is left.

@@ -3,6 +3,7 @@ package monitor
 import (
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/readroute/readroute/internal/core"
@@ -11,6 +12,9 @@ import (
 const (
 	historySize    = 512
 	historySpacing = 25 * time.Millisecond
+	// historyBytes bounds what the sets of GTIDs in it take, as long as there are historyLeast points.
+	historyBytes = 1 << 20
+	historyLeast = 16
 )
 
 // history remembers where the primary was when, so that a replica's lag in time can be told from its position alone.
@@ -23,8 +27,8 @@ type history struct {
 
 type point struct {
 	began, ended time.Time
-	inserted     core.LSN // all that was committed at began is at or below it
-	flushed      core.LSN // a replica could have had it at ended
+	inserted     core.Position // all that was committed at began is at or below it
+	flushed      core.Position // a replica could have had it at ended
 }
 
 // add records a sample of the primary.
@@ -32,13 +36,14 @@ func (h *history) add(s core.Sample) {
 	if s.Position.System != h.system || s.Position.Timeline != h.timeline {
 		*h = history{system: s.Position.System, timeline: s.Position.Timeline}
 	}
-	p := point{began: s.Began, ended: s.Ended, inserted: s.Position.LSN, flushed: min(s.Position.LSN, s.Flush)}
+	p := point{began: s.Began, ended: s.Ended, inserted: s.Position, flushed: s.Position}
+	p.flushed.LSN = min(s.Position.LSN, s.Flush)
 	if n := len(h.points); n > 0 {
 		last := &h.points[n-1]
 		switch {
 		case p.began.Before(last.began):
 			return // an older answer that came late
-		case p.inserted < last.inserted:
+		case !last.inserted.ReachedBy(&p.inserted):
 			// The log has gone back, in a crash or to a backup. The points beyond are no part of it any more.
 			h.points = h.points[:0]
 		case p.inserted == last.inserted && p.flushed == last.flushed:
@@ -50,10 +55,15 @@ func (h *history) add(s core.Sample) {
 			return
 		}
 	}
-	if len(h.points) == historySize {
+	for len(h.points) >= historyLimit(&p.inserted) {
 		h.thin()
 	}
 	h.points = append(h.points, p)
+}
+
+// historyLimit is how many points like p there may be.
+func historyLimit(p *core.Position) int {
+	return min(historySize, max(historyLeast, historyBytes/(p.Size()+1)))
 }
 
 // thin drops the point without which the gap is the smallest for its age: what is long ago need not be known so exactly.
@@ -78,36 +88,35 @@ func (h *history) newest() (point, bool) {
 	return h.points[len(h.points)-1], true
 }
 
+// reached returns how many points, from the oldest on, a server at replay has reached by what of picks.
+func (h *history) reached(replay *core.Position, of func(*point) *core.Position) int {
+	return sort.Search(len(h.points), func(i int) bool { return !of(&h.points[i]).ReachedBy(replay) })
+}
+
+func inserted(p *point) *core.Position { return &p.inserted }
+func flushed(p *point) *core.Position  { return &p.flushed }
+
 // lag returns the upper and the lower bound of how old the state is that a replica showed at a moment between began
 // and ended. known is false when the upper bound is not known: the replica is further back than memory goes.
-func (h *history) lag(replayed core.LSN, began, ended time.Time) (upper time.Duration, known bool, lower time.Duration) {
-	for i := len(h.points) - 1; i >= 0; i-- {
-		if h.points[i].inserted <= replayed {
-			upper, known = max(0, ended.Sub(h.points[i].began)), true
-			break
-		}
+func (h *history) lag(replay *core.Position, began, ended time.Time) (upper time.Duration, known bool, lower time.Duration) {
+	if replay.IsZero() {
+		return 0, false, 0
 	}
-	for i := range h.points {
-		if h.points[i].flushed > replayed {
-			lower = max(0, began.Sub(h.points[i].ended))
-			break
-		}
+	if n := h.reached(replay, inserted); n > 0 {
+		upper, known = max(0, ended.Sub(h.points[n-1].began)), true
+	}
+	if n := h.reached(replay, flushed); n < len(h.points) {
+		lower = max(0, began.Sub(h.points[n].ended))
 	}
 	return upper, known, lower
 }
 
 // passed returns how long, at least, the replica took to show the newest point that it has reached between two of its
 // own samples. ok is false when it reached none.
-func (h *history) passed(before, after core.LSN, beforeBegan time.Time) (delay time.Duration, ok bool) {
-	for i := len(h.points) - 1; i >= 0; i-- {
-		f := h.points[i].flushed
-		if f > after {
-			continue
-		}
-		if f <= before {
-			return 0, false
-		}
-		return max(0, beforeBegan.Sub(h.points[i].ended)), true
+func (h *history) passed(before, after *core.Position, beforeBegan time.Time) (delay time.Duration, ok bool) {
+	n := h.reached(after, flushed)
+	if n == 0 || h.points[n-1].flushed.ReachedBy(before) {
+		return 0, false
 	}
-	return 0, false
+	return max(0, beforeBegan.Sub(h.points[n-1].ended)), true
 }

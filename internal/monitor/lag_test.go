@@ -61,7 +61,7 @@ func TestLagBounds(t *testing.T) {
 					if lag > 2*interval {
 						require.GreaterOrEqual(t, v.Behind, lag-interval*5/4*2)
 					}
-					require.InDelta(t, lag.Milliseconds()*bytesPerMilli, v.LagBytes, 1400*bytesPerMilli)
+					require.InDelta(t, lag.Milliseconds()*bytesPerMilli, v.Missing, 1400*bytesPerMilli)
 				}
 			})
 		})
@@ -80,7 +80,7 @@ func TestIdlePrimaryIsNotLag(t *testing.T) {
 			require.True(t, v.LagKnown)
 			require.Less(t, v.Lag, 2*interval)
 			require.Zero(t, v.Behind)
-			require.Zero(t, v.LagBytes)
+			require.Zero(t, v.Missing)
 		}
 		// One write that is not replayed is.
 		a.Set(func(s *fakenode.State) { s.LSN++ })
@@ -88,7 +88,7 @@ func TestIdlePrimaryIsNotLag(t *testing.T) {
 		v := w.view(1)
 		require.InDelta(t, 10*time.Second, v.Lag, float64(3*interval))
 		require.InDelta(t, 10*time.Second, v.Behind, float64(3*interval))
-		require.Equal(t, uint64(1), v.LagBytes)
+		require.Equal(t, uint64(1), v.Missing)
 	})
 }
 

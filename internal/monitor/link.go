@@ -48,7 +48,7 @@ type Engine interface {
 	// Need returns what a write asks of later reads that the primary's sample s covers, when base is the first sample of
 	// the primary that this process took; the zero Position when that is the whole of s.Position.
 	Need(base, s core.Sample) core.Position
-	// BackendSQL returns a statement whose single value is "0" once b is gone; with end it also ends b. It returns ""
-	// when the engine cannot tell.
-	BackendSQL(b Backend, end bool) string
+	// Gone reports that the server session b is over, so that nothing that it was doing goes on; with end it is ended first, which
+	// may take until the next call. b is not zero. The link must be one to the server of b.
+	Gone(ctx context.Context, link Link, b Backend, end bool) (bool, error)
 }

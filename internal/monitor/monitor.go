@@ -209,7 +209,7 @@ func (m *Monitor) takeLocked(i int, s core.Sample) {
 	prev := v.Sample
 	v.Healthy, v.Err, v.Failures = true, nil, 0
 	v.Role, v.Sample = s.Role, s
-	if prev.Start != s.Start || s.Position.LSN < prev.Position.LSN {
+	if prev.Start != s.Start || !prev.Position.ReachedBy(&s.Position) {
 		// Another run of the server, or a crash that did not end it: what was known of it is of the past.
 		v.Confirmed, v.ConfirmedTimeline = core.Position{}, 0
 		v.Rate, v.Delay = 0, 0
@@ -228,7 +228,7 @@ func (m *Monitor) takeLocked(i int, s core.Sample) {
 	}
 	v.Foreign = m.history.system != 0 && s.Position.System != m.history.system
 	if s.Role == core.RolePrimary {
-		v.Stopped, v.Lag, v.LagKnown, v.LagBytes, v.Behind = false, 0, true, 0, 0
+		v.Stopped, v.Lag, v.LagKnown, v.Missing, v.Behind = false, 0, true, 0, 0
 		if i == m.primary {
 			m.up = true
 			m.rememberLocked(s)
@@ -245,9 +245,9 @@ func (m *Monitor) takeLocked(i int, s core.Sample) {
 func (m *Monitor) measureLocked(i int, prev core.Sample) {
 	v := &m.views[i]
 	s := v.Sample
-	replayed := s.Position.LSN
 	if m.history.system != s.Position.System {
-		v.Lag, v.LagKnown, v.LagBytes, v.Behind = 0, false, 0, 0
+		v.Lag, v.LagKnown, v.Missing, v.Behind = 0, false, 0, 0
+		v.Stopped = m.nodes[i].stopped(v, prev, m.up)
 		return
 	}
 	newest, ok := m.history.newest()
@@ -256,13 +256,13 @@ func (m *Monitor) measureLocked(i int, prev core.Sample) {
 		// What the primary has done since it went silent is not known: the replica is held to what was seen of it last.
 		ended = newest.began
 	}
-	v.Lag, v.LagKnown, v.Behind = m.history.lag(replayed, s.Began, ended)
-	v.LagBytes = 0
-	if ok && newest.inserted > replayed {
-		v.LagBytes = uint64(newest.inserted - replayed)
+	v.Lag, v.LagKnown, v.Behind = m.history.lag(&s.Position, s.Began, ended)
+	v.Missing = 0
+	if ok {
+		v.Missing = newest.inserted.Missing(&s.Position)
 	}
 	if prev.Start == s.Start {
-		if d, ok := m.history.passed(prev.Position.LSN, replayed, prev.Began); ok {
+		if d, ok := m.history.passed(&prev.Position, &s.Position, prev.Began); ok {
 			v.Delay = d
 		}
 	}
@@ -273,6 +273,9 @@ func (m *Monitor) measureLocked(i int, prev core.Sample) {
 // rememberLocked takes in a sample of the primary. Replicas are measured against it: the first one of a log is the
 // first moment at which they can be.
 func (m *Monitor) rememberLocked(s core.Sample) {
+	if s.Position.IsZero() {
+		return
+	}
 	first := s.Position.System != m.history.system || s.Position.Timeline != m.history.timeline
 	m.history.add(s)
 	m.confirmLocked(s)
@@ -343,10 +346,12 @@ func (m *Monitor) electLocked() []Event {
 
 // publishLocked makes what is known visible to everyone.
 func (m *Monitor) publishLocked() {
+	primary := &m.views[m.primary]
 	m.snap.Store(&core.Snapshot{
-		Nodes:     append([]core.NodeView(nil), m.views...),
-		Primary:   m.primary,
-		PrimaryUp: m.up,
+		Nodes:        append([]core.NodeView(nil), m.views...),
+		Primary:      m.primary,
+		PrimaryUp:    m.up,
+		Positionless: primary.Role == core.RolePrimary && primary.Sample.Position.IsZero(),
 	})
 }
 

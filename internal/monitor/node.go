@@ -187,10 +187,12 @@ func (n *node) rate(v *core.NodeView) {
 }
 
 // stopped reports that nothing feeds the replica although the primary is up. One sample is not enough: a receiver that
-// restarts is away for a moment, however often it is asked meanwhile, and a replica that moves is fed by something.
+// restarts is away for a moment, however often it is asked meanwhile, and a replica that moves is fed by something. Of one that
+// does not tell, having all that the primary has is enough.
 // m.mu is held.
 func (n *node) stopped(v *core.NodeView, prev core.Sample, primaryUp bool) bool {
-	if v.Sample.HasSource || !primaryUp || v.Sample.Position != prev.Position {
+	fed := v.Sample.HasSource || v.Sample.SourceUnknown && v.Missing == 0
+	if fed || !primaryUp || v.Sample.Position != prev.Position {
 		n.sourceless = 0
 		return false
 	}

@@ -101,6 +101,10 @@ func (e Engine) look(ctx context.Context, link monitor.Link, q querier, m *memor
 	}
 	r := p.report(role)
 	r.HasSource = fed
+	r.SourceUnknown = role == core.RoleReplica && !fed && missing != ""
+	if fed && m.status.sources > 0 && m.status.lag >= 0 && !m.status.denied {
+		r.SourceLag, r.SourceLagKnown = m.status.lag, true
+	}
 	if missing != "" {
 		r.Missing = append(r.Missing, missing)
 	}

@@ -34,6 +34,14 @@ func (e Engine) SettingsSQL() string {
 		" LEAST(@@GLOBAL.max_connections, IF(@@SESSION.max_user_connections = 0, @@GLOBAL.max_connections, @@SESSION.max_user_connections))"
 }
 
+// SettingNames implements the pools' engine.
+func (e Engine) SettingNames() (readOnly, timeout, remedy string) {
+	if e.MariaDB {
+		return "tx_read_only", "max_statement_time", "SET GLOBAL tx_read_only = 0, and look at init_connect"
+	}
+	return "transaction_read_only", "max_execution_time", "SET GLOBAL transaction_read_only = 0, and look at init_connect"
+}
+
 // started is an expression: the second in which the server was started.
 func (e Engine) started() string {
 	table := "performance_schema.global_status"
@@ -63,25 +71,20 @@ func (e Engine) ParseSelf(row []string) (monitor.Backend, error) {
 	return monitor.Backend{PID: uint32(id), Start: start}, nil
 }
 
-// BackendSQL implements monitor.Engine, but for end: no statement of MySQL both ends a session and answers. See [Engine.Gone].
-// The list of sessions has those of the same user for a user without the right PROCESS. performance_schema's is not used:
-// it is empty when that is off.
-func (e Engine) BackendSQL(b monitor.Backend, _ bool) string {
-	if b.PID == 0 {
-		return ""
-	}
+// backendSQL returns a statement whose single value is "0" once b is gone. The list of sessions has those of the same user for
+// a user without the right PROCESS. performance_schema's is not used: it is empty when that is off.
+func (e Engine) backendSQL(b monitor.Backend) string {
 	return fmt.Sprintf("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = %d AND %s = %d", b.PID, e.started(), b.Start)
 }
 
 // errNoSuchThread is the answer to a KILL that comes too late.
 const errNoSuchThread = 1094
 
-// Gone reports that a session is over: then nothing that it was doing goes on. With end it is ended first (KILL), which
-// its own user may do; it is over when it has rolled back, so that the answer may still be no. The zero Backend cannot
-// be looked for.
+// Gone implements monitor.Engine. A session's own user may end it (KILL); it is over when it has rolled back. The zero Backend
+// cannot be looked for.
 func (e Engine) Gone(ctx context.Context, link monitor.Link, b monitor.Backend, end bool) (bool, error) {
-	query := e.BackendSQL(b, false)
-	if query == "" {
+	query := e.backendSQL(b)
+	if b.PID == 0 {
 		return false, errors.New("look for a server session: it is not known")
 	}
 	gone, err := none(ctx, link, query)

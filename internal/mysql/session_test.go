@@ -99,7 +99,6 @@ func TestGone(t *testing.T) {
 		require.True(t, gone)
 	})
 	e := mysql.Engine{}
-	require.Empty(t, e.BackendSQL(monitor.Backend{}, false))
 	_, err := e.Gone(testContext(t), oneRow{}, monitor.Backend{}, true)
 	require.Error(t, err)
 	_, err = e.Gone(testContext(t), oneRow{}, monitor.Backend{PID: 1}, true)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -34,6 +36,8 @@ type status struct {
 	feeding bool // all of them run without an error
 	denied  bool // for want of a right, and so on this connection for good
 	missing string
+	// lag is what the server says of the one that is furthest behind; negative when one does not say.
+	lag time.Duration
 }
 
 // replicaStatus asks who feeds the server.
@@ -64,8 +68,8 @@ func (e Engine) replicaStatus(ctx context.Context, q querier) (status, error) {
 func (e Engine) deniedStatus(ctx context.Context, q querier) (status, error) {
 	s := status{denied: true}
 	if !e.MariaDB {
-		s.missing = "the user may not see whether the server replicates, so that a replica does not count as fed by anything: " +
-			"GRANT REPLICATION CLIENT ON *.* to it"
+		s.missing = "the user may not see whether the server replicates, so that a replica that nothing feeds is noticed only " +
+			"when it falls behind, and one that is not read-only passes for a primary: GRANT REPLICATION CLIENT ON *.* to it"
 		return s, nil
 	}
 	_, rows, err := q.Query(ctx, "SHOW GLOBAL STATUS WHERE Variable_name IN ('Slave_running', 'Slaves_running')")
@@ -81,12 +85,15 @@ func (e Engine) deniedStatus(ctx context.Context, q querier) (status, error) {
 		}
 	}
 	s.active = running || appliers != "0"
-	if running && appliers == "1" {
+	switch {
+	case running && appliers == "1":
 		s.known, s.feeding, s.sources = true, true, 1
-		return s, nil
+	case !s.active:
+		s.known = true
+	default:
+		s.missing = "the user may not see what feeds the server, of which there is more than one, or a part that does not run: " +
+			"GRANT SLAVE MONITOR ON *.* to it"
 	}
-	s.missing = "the user may not see why the server does not replicate, or from whom beside its first source: " +
-		"GRANT SLAVE MONITOR ON *.* to it"
 	return s, nil
 }
 
@@ -114,6 +121,12 @@ func parseStatus(columns []string, rows [][]string) (status, error) {
 		s.active = s.active || applier != "No" || receiver != "No"
 		number := column(row, "Last_IO_Errno") + column(row, "Last_SQL_Errno")
 		s.feeding = s.feeding && applier == "Yes" && receiver == "Yes" && strings.Trim(number, "0") == ""
+		seconds, err := strconv.ParseUint(column(row, "Seconds_Behind_Source", "Seconds_Behind_Master"), 10, 31)
+		if err != nil {
+			s.lag = -1
+		} else if s.lag >= 0 {
+			s.lag = max(s.lag, time.Duration(seconds)*time.Second)
+		}
 	}
 	s.feeding = s.feeding && s.sources > 0
 	return s, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/readroute/readroute/internal/core"
 	"github.com/readroute/readroute/internal/monitor"
+	"github.com/readroute/readroute/internal/sqlclass"
 )
 
 // closeTimeout bounds the farewell to a server.
@@ -44,13 +45,51 @@ FROM (SELECT pg_is_in_recovery() AS rec OFFSET 0) r`
 // probeColumns is how many columns probeSQL has.
 const probeColumns = 10
 
+// Name is the kind's name.
+func (Engine) Name() string { return "PostgreSQL" }
+
+// Dialect is the language of its statements.
+func (Engine) Dialect() sqlclass.Dialect { return sqlclass.PostgreSQL }
+
+// Capabilities implements the pools' engine. What a user may not see of a standby's timeline makes it prove less, not wrong.
+func (Engine) Capabilities(ctx context.Context, link monitor.Link) []string {
+	if _, err := link.QueryRow(ctx, probeSQL); hidesPositions(err) {
+		return []string{fmt.Sprintf("the server does not tell its position (%v), so sessions are on the sticky window: grant the user "+
+			"EXECUTE on pg_control_system, pg_current_wal_insert_lsn and pg_last_wal_replay_lsn where the service has them", err)}
+	}
+	return nil
+}
+
 // Ask implements monitor.Engine.
+//
+// A server that does not have the functions for it, or does not let the user call them, has a sample without a position.
 func (e Engine) Ask(ctx context.Context, link monitor.Link) (core.Sample, error) {
 	row, err := link.QueryRow(ctx, probeSQL)
-	if err != nil {
+	if err == nil {
+		return e.ParseProbe(row)
+	}
+	if !hidesPositions(err) {
 		return core.Sample{}, err
 	}
-	return e.ParseProbe(row)
+	row, limited := link.QueryRow(ctx, roleSQL)
+	if limited != nil || len(row) != 2 {
+		return core.Sample{}, err
+	}
+	p := parser{row: row}
+	s := core.Sample{Role: core.RolePrimary, Start: core.Start{At: int64(p.number(1, 10))}}
+	if row[0] == "true" || row[0] == "t" {
+		s.Role, s.SourceUnknown = core.RoleReplica, true
+	}
+	return s, p.err
+}
+
+// roleSQL reads what a server has that keeps its positions to itself, as some managed services do.
+const roleSQL = "SELECT pg_is_in_recovery()::text, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint::text"
+
+// hidesPositions reports that a server does not answer the probe because of what it is, or what the user may do.
+func hidesPositions(err error) bool {
+	a, _ := answerOf(err)
+	return a.code == "0A000" || a.code == "42883" || a.code == "42501" // not supported, no such function, no right
 }
 
 // Need implements monitor.Engine: a place in the log stands for all before it.
@@ -141,12 +180,21 @@ func (p *parser) lsn(i int) core.LSN {
 	return l
 }
 
-// BackendSQL implements monitor.Engine. A process id alone could be another session's by now. Its own role may end a
-// session (pg_terminate_backend).
-func (Engine) BackendSQL(b monitor.Backend, end bool) string {
-	if b.PID == 0 {
-		return ""
+// Gone implements monitor.Engine. A session's own role may end it (pg_terminate_backend).
+func (Engine) Gone(ctx context.Context, link monitor.Link, b monitor.Backend, end bool) (bool, error) {
+	row, err := link.QueryRow(ctx, BackendSQL(b, end))
+	if err != nil {
+		return false, err
 	}
+	if len(row) != 1 {
+		return false, errors.New("look for a server session: the server gave no answer")
+	}
+	return row[0] == "0", nil
+}
+
+// BackendSQL returns a statement whose single value is "0" once b is gone; with end it also ends b. A process id alone could
+// be another session's by now.
+func BackendSQL(b monitor.Backend, end bool) string {
 	what := "count(*)"
 	if end {
 		what = "count(pg_terminate_backend(pid))"
@@ -162,6 +210,12 @@ func (Engine) SettingsSQL() string {
 		" (SELECT setting FROM pg_settings WHERE name = 'statement_timeout')," +
 		" least((SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user)," +
 		" current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int)::text"
+}
+
+// SettingNames implements the pools' engine.
+func (Engine) SettingNames() (readOnly, timeout, remedy string) {
+	return "default_transaction_read_only", "statement_timeout",
+		"ALTER ROLE, or ALTER DATABASE, ... RESET default_transaction_read_only"
 }
 
 // SelfSQL returns the statement that tells a connection its own Backend.

@@ -114,11 +114,6 @@ func TestParseProbeMalformed(t *testing.T) {
 	}
 }
 
-func TestBackendSQLNeedsABackend(t *testing.T) {
-	require.Empty(t, engine.BackendSQL(monitor.Backend{}, false))
-	require.Empty(t, engine.BackendSQL(monitor.Backend{Start: 5}, true))
-}
-
 func TestParseSelf(t *testing.T) {
 	b, err := engine.ParseSelf([]string{"77", "1790000000123456"})
 	require.NoError(t, err)

@@ -21,10 +21,19 @@ type pgxConn interface {
 
 // Wire returns what can be asked of a native connection itself. pgx tells all of it; another driver, next to nothing.
 func (Engine) Wire(conn driver.Conn) monitor.Wire {
-	if c, ok := conn.(pgxConn); ok {
-		return pgxWire{c.Conn(), conn}
+	if w, ok := PgxWire(conn); ok {
+		return w
 	}
 	return driverWire{conn}
+}
+
+// PgxWire returns what can be asked of a connection of pgx. ok is false for one of another driver.
+func PgxWire(conn driver.Conn) (w monitor.Wire, ok bool) {
+	c, ok := conn.(pgxConn)
+	if !ok {
+		return nil, false
+	}
+	return pgxWire{c.Conn(), conn}, true
 }
 
 // pgxWire is the pgx connection under a database/sql connection.

@@ -236,8 +236,8 @@ func watch(role string, nodes ...*dbtest.PostgresNode) *monitor.Monitor {
 	return monitor.Start(c)
 }
 
-// TestBackendSQL looks for a session of its own role, and ends it.
-func TestBackendSQL(t *testing.T) {
+// TestGone looks for a session of its own role, and ends it.
+func TestGone(t *testing.T) {
 	c := sharedCluster(t)
 	ctx := testContext(t)
 	for _, role := range roles {
@@ -248,17 +248,16 @@ func TestBackendSQL(t *testing.T) {
 			b, err := engine.ParseSelf(row)
 			require.NoError(t, err)
 			require.Equal(t, writes.Conn.PgConn().PID(), b.PID)
-			look := func(b monitor.Backend, end bool) string {
-				row, err := asks.QueryRow(ctx, engine.BackendSQL(b, end))
+			look := func(b monitor.Backend, end bool) bool {
+				gone, err := engine.Gone(ctx, asks, b, end)
 				require.NoError(t, err)
-				require.Len(t, row, 1)
-				return row[0]
+				return gone
 			}
-			require.Equal(t, "1", look(b, false))
-			require.Equal(t, "0", look(monitor.Backend{PID: b.PID, Start: b.Start + 1}, true), "the process id of another session")
+			require.False(t, look(b, false))
+			require.True(t, look(monitor.Backend{PID: b.PID, Start: b.Start + 1}, true), "the process id of another session")
 			require.NoError(t, writes.Conn.Ping(ctx))
 			look(b, true)
-			eventually(t, "the session is gone", func() bool { return look(b, false) == "0" })
+			eventually(t, "the session is gone", func() bool { return look(b, false) })
 			require.Error(t, writes.Conn.Ping(ctx))
 		})
 	}

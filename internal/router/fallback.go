@@ -39,7 +39,8 @@ func (r *Router) Release() { <-r.fallback }
 // NotCaughtUpError says how far the nearest replica was from what a read needed.
 type NotCaughtUpError struct {
 	Node     string // the nearest replica; "" when there is none
-	Behind   uint64 // bytes of log
+	Behind   uint64 // bytes of log; transactions when GTIDs
+	GTIDs    bool   // the cluster's positions are GTIDs
 	Lag      time.Duration
 	LagKnown bool
 	Reason   core.Reason
@@ -54,7 +55,11 @@ func (e *NotCaughtUpError) Error() string {
 	if e.LagKnown {
 		lag = e.Lag.String()
 	}
-	return fmt.Sprintf("%v (%s): replica %q is %d bytes behind it, lag %s", ErrNotCaughtUp, e.Reason, e.Node, e.Behind, lag)
+	unit := "bytes"
+	if e.GTIDs {
+		unit = "transactions"
+	}
+	return fmt.Sprintf("%v (%s): replica %q is %d %s behind it, lag %s", ErrNotCaughtUp, e.Reason, e.Node, e.Behind, unit, lag)
 }
 
 // Is matches ErrNotCaughtUp.
@@ -72,14 +77,15 @@ func (r *Router) refusal(in *core.Input, d core.Decision) error {
 		if n.Role != core.RoleReplica || !n.Healthy {
 			continue
 		}
-		behind := n.LagBytes
-		for _, p := range in.Need.Positions {
-			if p.LSN > n.Sample.Position.LSN {
-				behind = uint64(p.LSN - n.Sample.Position.LSN)
+		behind := n.Missing
+		for i := range in.Need.Positions {
+			if missing := in.Need.Positions[i].Missing(&n.Sample.Position); missing > 0 {
+				behind = missing
 			}
 		}
 		if e.Node == "" || behind < e.Behind {
 			e.Node, e.Behind, e.Lag, e.LagKnown = n.Name, behind, n.Lag, n.LagKnown
+			e.GTIDs = n.Sample.Position.Kind == core.KindMySQL || n.Sample.Position.Kind == core.KindMariaDB
 		}
 	}
 	return e

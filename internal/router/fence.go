@@ -23,7 +23,11 @@ func (r *Router) Fence(ctx context.Context, session *core.Session) error {
 		session.Require(e, r.cfg.Strategy.Window)
 		return fmt.Errorf("readroute: fence cluster %q: %w", r.cfg.Cluster, err)
 	}
-	e.Positions = []core.Position{c.Result().Position}
+	if p := c.Result().Position; p.IsZero() {
+		e.Until = time.Now().Add(r.cfg.Strategy.Window) // a cluster without positions: only the primary shows it for certain
+	} else {
+		e.Positions = []core.Position{p}
+	}
 	session.Require(e, r.cfg.Strategy.Window)
 	return nil
 }

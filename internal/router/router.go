@@ -211,6 +211,9 @@ var now = time.Now
 // decide asks the clock only when the answer depends on it: a read of a covered session does not.
 func (r *Router) decide(in *core.Input) (core.Decision, *core.Snapshot) {
 	s := r.Monitor.Snapshot()
+	if s.Positionless {
+		in.Strategy.Sticky, in.Budget = true, 0
+	}
 	in.Now = time.Time{}
 	if in.Strategy.Sticky || !in.Need.Until.IsZero() {
 		in.Now = time.Now()

@@ -96,21 +96,21 @@ UNION ALL
 SELECT 'primary', table_schema, table_name, '' FROM information_schema.tables WHERE table_type = 'SEQUENCE'`
 
 // SetCatalogue replaces what the classifier knows of the user's own objects. Names count in every schema: a text does not say
-// where the server will find one. Rows that are the same as before, in any order, change nothing and leave the cache alone.
+// where the server will find one. Before the language is settled it does nothing. Rows that are the same as before, in any order, change nothing and leave the cache alone.
 func (c *Classifier) SetCatalogue(rows []CatalogueRow) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	sum := fingerprint(rows)
-	if c.catalogue == sum {
+	if c.vocab.Load() == nil || c.catalogue == sum {
 		return
 	}
 	c.catalogue = sum
-	v := c.base.with(func(get func(string) *entry) {
+	v := c.lang.base.with(func(get func(string) *entry) {
 		harmful := map[string]bool{}
 		for _, r := range rows {
 			name := foldASCII(r.Name)
 			switch {
-			case r.Kind == CatalogueVolatile, r.Kind == CatalogueReads && !c.harmless(c.base, "SELECT "+r.Text):
+			case r.Kind == CatalogueVolatile, r.Kind == CatalogueReads && !c.harmless(c.lang.base, "SELECT "+r.Text):
 				harmful[name] = true
 				get(name).shadowed = true
 			case r.Kind == CatalogueAttribute:
@@ -189,7 +189,7 @@ func (c *Classifier) addHarmful(v **vocabulary, rows []CatalogueRow) bool {
 }
 
 func (c *Classifier) harmless(v *vocabulary, text string) bool {
-	return strings.TrimSpace(text) == "SELECT" || classify(c.dialect, v, c.server, text).Class == Read
+	return strings.TrimSpace(text) == "SELECT" || classify(c.lang.dialect, v, c.server, text).Class == Read
 }
 
 // primary makes what has this name something that can only be read on the primary.

@@ -1,6 +1,7 @@
 package sqlclass
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -19,6 +20,8 @@ const (
 type Options struct {
 	// Dialect is the language of all texts. There is no default.
 	Dialect Dialect
+	// Among stands in the place of Dialect while it is not known: it is one of these. [Classifier.Settle] says which.
+	Among []Dialect
 	// ReadFunctions are names of the user's functions that only read, as the server knows them (unquoted names in lower case),
 	// each alone or with its schema. A name alone stands for calls with any schema and without one; with a schema it stands
 	// for calls with that schema.
@@ -43,27 +46,74 @@ type Stats struct {
 // Classifier classifies statements of one dialect and remembers the answers. It is safe for concurrent use; what it
 // remembers is bounded in bytes, and looking it up takes no lock and allocates nothing.
 type Classifier struct {
-	dialect Dialect
 	server  Server
-	base    *vocabulary // the dialect's own with ReadFunctions
-	vocab   atomic.Pointer[vocabulary]
+	among   []language
+	lang    language                   // set before vocab
+	vocab   atomic.Pointer[vocabulary] // lang's own, or with the catalogue; nil until the language is settled
 	answers *cache
 	learned *cache
 	learnt  atomic.Int64
 
-	mu        sync.Mutex // guards catalogue
+	mu        sync.Mutex // guards catalogue, and the writing of lang
 	catalogue uint64     // a hash over the rows that vocab was made of; 0 before there were any
+}
+
+// language is a dialect and its own vocabulary with ReadFunctions.
+type language struct {
+	dialect Dialect
+	base    *vocabulary
 }
 
 // New returns a Classifier. It refuses a dialect that it does not know and a name in ReadFunctions that no text could match.
 func New(o Options) (*Classifier, error) {
-	base := words(o.Dialect)
+	dialects := o.Among
+	if len(dialects) == 0 {
+		dialects = []Dialect{o.Dialect}
+	}
+	c := &Classifier{server: o.Server, learned: newCache(LearnedBytes)}
+	for _, d := range dialects {
+		base, err := wordsWith(d, o.ReadFunctions)
+		if err != nil {
+			return nil, err
+		}
+		c.among = append(c.among, language{d, base})
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = DefaultCacheBytes
+	}
+	if o.CacheBytes > 0 {
+		c.answers = newCache(int64(o.CacheBytes))
+	}
+	if len(dialects) == 1 {
+		c.Settle(dialects[0])
+	}
+	return c, nil
+}
+
+// Settle says which of Among it is. The first call counts.
+func (c *Classifier) Settle(d Dialect) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.vocab.Load() != nil {
+		return
+	}
+	for _, l := range c.among {
+		if l.dialect == d {
+			c.lang = l
+			c.vocab.Store(l.base)
+		}
+	}
+}
+
+// wordsWith returns the vocabulary of a dialect with the user's functions that only read.
+func wordsWith(d Dialect, readFunctions []string) (*vocabulary, error) {
+	base := words(d)
 	if base == nil {
-		return nil, fmt.Errorf("classify statements: the dialect %v is not known", o.Dialect)
+		return nil, fmt.Errorf("classify statements: the dialect %v is not known", d)
 	}
 	var problems []error
 	base = base.with(func(get func(string) *entry) {
-		for _, f := range o.ReadFunctions {
+		for _, f := range readFunctions {
 			schema, name, qualified := strings.Cut(f, ".")
 			if !qualified {
 				schema, name = "", schema
@@ -75,18 +125,7 @@ func New(o Options) (*Classifier, error) {
 			get(name).allow(schema)
 		}
 	})
-	if err := errors.Join(problems...); err != nil {
-		return nil, err
-	}
-	c := &Classifier{dialect: o.Dialect, server: o.Server, base: base, learned: newCache(LearnedBytes)}
-	c.vocab.Store(base)
-	if o.CacheBytes == 0 {
-		o.CacheBytes = DefaultCacheBytes
-	}
-	if o.CacheBytes > 0 {
-		c.answers = newCache(int64(o.CacheBytes))
-	}
-	return c, nil
+	return base, errors.Join(problems...)
 }
 
 // allow adds a schema in which the user's function only reads, or all of them.
@@ -114,12 +153,57 @@ func (c *Classifier) Classify(query string) Statement {
 		}
 	}
 	v := c.vocab.Load()
-	st := classify(c.dialect, v, c.server, query)
+	if v == nil {
+		return c.careful(query)
+	}
+	st := classify(c.lang.dialect, v, c.server, query)
 	if c.answers != nil && c.answers.missed(h, len(query)) {
-		c.answers.put(h, query, func(kept string) Statement { return classify(c.dialect, v, c.server, kept) })
+		c.answers.put(h, query, func(kept string) Statement { return classify(c.lang.dialect, v, c.server, kept) })
 		if c.vocab.Load() != v {
 			c.answers.forget() // the catalogue has changed in the meantime
 		}
+	}
+	return st
+}
+
+// careful classifies a text whose language is one of several.
+func (c *Classifier) careful(query string) Statement {
+	st := classify(c.among[0].dialect, c.among[0].base, c.server, query)
+	for _, l := range c.among[1:] {
+		st = either(st, classify(l.dialect, l.base, c.server, query))
+	}
+	return st
+}
+
+// either is what is known of a text that is a or b: when they differ, that it is no read, and may do what either does.
+func either(a, b Statement) Statement {
+	if a.Token = cmp.Or(a.Token, b.Token); a.Token != "" {
+		b.Token = a.Token
+	}
+	if a == b {
+		return a
+	}
+	st := Statement{
+		Token:          cmp.Or(a.Token, "a text that the kinds of servers read differently"),
+		LeavesState:    a.LeavesState || b.LeavesState,
+		TxState:        a.TxState || b.TxState,
+		DependsState:   a.DependsState || b.DependsState,
+		MayWrite:       a.MayWrite || b.MayWrite,
+		CommitsOnError: a.CommitsOnError || b.CommitsOnError,
+		EndsTx:         a.EndsTx || b.EndsTx,
+		BeginsTx:       a.BeginsTx || b.BeginsTx,
+		Multi:          a.Multi || b.Multi,
+	}
+	switch {
+	case a.Class == b.Class && a.Class != Read:
+		st.Class = a.Class
+	case a.Class == SessionState || b.Class == SessionState:
+		st.Class = SessionState
+	case a.Class == Write || b.Class == Write:
+		st.Class = Write
+	}
+	if a.Hint == HintPrimary || b.Hint == HintPrimary {
+		st.Hint = HintPrimary
 	}
 	return st
 }
@@ -129,8 +213,11 @@ func (c *Classifier) LearnWrite(query string) {
 	c.learnt.Add(1)
 	h := hash(query)
 	v := c.vocab.Load()
+	if v == nil {
+		return // no replica has been asked yet
+	}
 	c.learned.put(h, query, func(kept string) Statement {
-		st := classify(c.dialect, v, c.server, kept)
+		st := classify(c.lang.dialect, v, c.server, kept)
 		st.Class, st.MayWrite, st.Token = Write, true, "refused by a replica"
 		return st
 	})

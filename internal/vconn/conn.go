@@ -30,10 +30,13 @@ type Conn struct {
 	replica held
 	primary held
 	tx      *Tx
-	rawTx   bool   // a transaction on the primary connection that is not tx: it was begun by text
-	skip    *held  // its driver has asked for a prepared statement
-	slot    bool   // a fallback slot of the router
-	writes  writes // writes whose end is still to come
+	rawTx   bool // a transaction on the primary connection that is not tx: it was begun by text
+	// implicit: a text that ends transactions has run in tx or rawTx. Where the driver does not tell whether one is open, what has
+	// run since may have been committed at once.
+	implicit bool
+	skip     *held  // its driver has asked for a prepared statement
+	slot     bool   // a fallback slot of the router
+	writes   writes // writes whose end is still to come
 }
 
 var (

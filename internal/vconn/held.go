@@ -95,7 +95,7 @@ func (c *Conn) checkIn() {
 		c.cluster.Router.Release()
 	}
 	c.writes.reset()
-	c.out, c.slot, c.rawTx = false, false, false
+	c.out, c.slot, c.rawTx, c.implicit = false, false, false, false
 	if c.tx != nil || c.skip != nil || c.misused != nil { // few checkouts have any, and a pointer is dear to write
 		c.tx, c.skip, c.misused = nil, nil, nil
 	}
@@ -112,6 +112,9 @@ func (c *Conn) sanitize(h *held) {
 	}
 	if open, known := h.p.wire.InTx(); known && open || !known && c.rawTx && h == &c.primary {
 		why = "open transaction"
+		if !known && c.writes.wrote {
+			c.unknown(c.writes.inTx, h) // the text may have been misread, and what it has written stand
+		}
 	}
 	if why == "" {
 		return

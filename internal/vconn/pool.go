@@ -22,11 +22,17 @@ type Engine interface {
 	// SettingsSQL tells what a session is like: whether the node is a replica, whether transactions are read-only unless they
 	// say otherwise, the statement timeout in milliseconds, and how many connections the user may have.
 	SettingsSQL() string
+	// SettingNames are what the server calls the second and the third of them, and how the second is turned off.
+	SettingNames() (readOnly, timeout, remedy string)
+	// Capabilities says, a sentence each, what the server does not have or the user may not see; nothing when all is well.
+	Capabilities(ctx context.Context, link monitor.Link) []string
 	// SelfSQL tells a connection its own Backend; ParseSelf reads its row.
 	SelfSQL() string
 	ParseSelf(row []string) (monitor.Backend, error)
 	// Wire returns what can be asked of a native connection itself.
 	Wire(conn driver.Conn) monitor.Wire
+	// Down reports that a failure to open a connection is the server's, not the caller's.
+	Down(err error) bool
 	// Refused reports that the server said no, so that nothing was committed.
 	Refused(err error) bool
 	// NotSent reports that the statement never reached the server.
@@ -218,7 +224,11 @@ func (c *physical) introduce(ctx context.Context, readOnly bool) error {
 	link := c.wire.Link()
 	var err error
 	if !cfg.Writer && !readOnly && !cfg.Pooled {
-		if _, err = link.QueryRow(ctx, cfg.Engine.ReadOnlySQL()); err != nil {
+		sql := cfg.Engine.ReadOnlySQL()
+		if sql == "" {
+			return fmt.Errorf("make a session of node %q read-only: the kind of its server is not known yet", cfg.Name)
+		}
+		if _, err = link.QueryRow(ctx, sql); err != nil {
 			return fmt.Errorf("make a session of node %q read-only: %w", cfg.Name, err)
 		}
 	}

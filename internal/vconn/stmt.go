@@ -15,7 +15,6 @@ import (
 type Stmt struct {
 	c     *Conn
 	query string
-	class sqlclass.Statement
 
 	mu     sync.Mutex
 	closed bool         // guarded by mu
@@ -46,12 +45,13 @@ func (c *Conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	if c.misused != nil {
 		return nil, c.misused
 	}
-	s := &Stmt{c: c, query: query, class: c.cluster.Classifier.Classify(query)}
+	s := &Stmt{c: c, query: query}
+	st := c.cluster.Classifier.Classify(query)
 	prepare := func(p *physical) error {
 		_, err := s.prepared(ctx, p)
 		return err
 	}
-	h, err := c.placePrepare(ctx, &s.class)
+	h, err := c.placePrepare(ctx, &st)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,8 @@ func (s *Stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 	var rows driver.Rows
 	var a arguments
 	a.keep(args)
-	err := s.c.execute(ctx, &s.class, s.query, true, func(p *physical) error {
+	st := s.c.cluster.Classifier.Classify(s.query)
+	err := s.c.execute(ctx, &st, s.query, true, func(p *physical) error {
 		native, err := s.prepared(ctx, p)
 		if err == nil {
 			rows, err = nativeStmtQuery(ctx, p, native, a.fresh(args))
@@ -125,7 +126,8 @@ func (s *Stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 	var result driver.Result
 	var a arguments
 	a.keep(args)
-	err := s.c.execute(ctx, &s.class, s.query, false, func(p *physical) error {
+	st := s.c.cluster.Classifier.Classify(s.query)
+	err := s.c.execute(ctx, &st, s.query, false, func(p *physical) error {
 		native, err := s.prepared(ctx, p)
 		if err == nil {
 			result, err = nativeStmtExec(ctx, p, native, a.fresh(args))

@@ -64,7 +64,7 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	}
 	t := &Tx{c: c, h: h, role: c.decided.Role, native: native, ctx: ctx, shadow: c.decided.Shadow}
 	if !c.rawTx && c.tx == nil { // else it begins nothing
-		c.writes.inTx, c.writes.wrote = c.writes.inTx[:0], false
+		c.writes.inTx, c.writes.wrote, c.implicit = c.writes.inTx[:0], false, false
 	}
 	c.tx = t
 	c.writes.inTx = c.sessions(ctx, c.writes.inTx)
@@ -96,6 +96,9 @@ func (t *Tx) Commit() error {
 func (t *Tx) Rollback() error {
 	err := t.native.Rollback()
 	t.over()
+	if t.c.implicit && t.c.writes.wrote {
+		t.c.wrote(t.c.writes.inTx, t.h)
+	}
 	t.c.writes.inTx, t.c.writes.wrote = nil, false
 	if errors.Is(err, driver.ErrBadConn) || t.ctx.Err() != nil && !t.h.p.keepsAfterRollback() {
 		t.h.discard = true

@@ -71,6 +71,9 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 	}
 	if c.tx != nil || c.rawTx {
 		c.inTx(ctx, st)
+		if st.EndsTx && (err == nil || !c.nothingSent(err)) {
+			c.implicit = true
+		}
 		if st.EndsTx && c.writes.wrote {
 			return c.endedWithin(h, err)
 		}
@@ -78,7 +81,7 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 			return err
 		}
 	}
-	if before && c.tx == nil {
+	if before && !c.rawTx && c.tx == nil {
 		return c.rawTxEnded(ctx, st, h, err)
 	}
 	if !st.MayWrite && !st.EndsTx { // COMMIT PREPARED ends another session's transaction
@@ -146,7 +149,7 @@ func (c *Conn) changes(st *sqlclass.Statement, h *held) bool {
 		return st.EndsTx || st.MayWrite
 	}
 	open, known := h.p.wire.InTx()
-	return known && !open // text has ended the transaction
+	return known && !open || !known && c.implicit // text has ended the transaction
 }
 
 var errLost = errors.New("readroute: the connection broke in the middle of a statement")
@@ -175,20 +178,25 @@ func (c *Conn) followRawTx(st *sqlclass.Statement, h *held, err error) {
 	case known:
 		c.rawTx = open
 	case st.BeginsTx && (err == nil || st.Multi):
-		c.rawTx = true
+		if !c.rawTx {
+			c.rawTx, c.implicit = true, false
+		}
 	case err == nil && st.EndsTx:
 		c.rawTx = false
 	}
 }
 
-// endedByText reports that nothing is left of database/sql's transaction, although it does not know: text has ended it,
-// and what runs now is committed at once.
+// endedByText reports that nothing is left of the transaction, although whoever began it does not know: text has ended it,
+// and what runs now is committed at once. Where that cannot be told, it may be so once such a text has run.
 func (c *Conn) endedByText(h *held) bool {
-	if c.tx == nil || h.p.wire.Broken() {
+	if h.p.wire.Broken() {
 		return false
 	}
 	open, known := h.p.wire.InTx()
-	return known && !open
+	if !known {
+		return c.implicit
+	}
+	return c.tx != nil && !open
 }
 
 // inTx remembers whose write it is that the transaction will commit.
@@ -209,7 +217,7 @@ func (c *Conn) endedWithin(h *held, err error) error {
 // rawTxEnded is told that a transaction that was begun by text is over.
 func (c *Conn) rawTxEnded(ctx context.Context, st *sqlclass.Statement, h *held, err error) error {
 	list := c.sessions(ctx, c.writes.inTx)
-	wrote := c.writes.wrote && !rollsBack(st) || st.MayWrite
+	wrote := c.writes.wrote && (!rollsBack(st) || c.implicit) || st.MayWrite
 	if err != nil && !st.EndsTx && !st.Multi {
 		wrote = false // the connection is gone, and the transaction with it
 	}

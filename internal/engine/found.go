@@ -1,0 +1,210 @@
+package engine
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/monitor"
+	"github.com/readroute/readroute/internal/mysql"
+	"github.com/readroute/readroute/internal/postgres"
+	"github.com/readroute/readroute/internal/vconn"
+)
+
+// ErrMixed is matched by the error for a server of another kind than the cluster's.
+var ErrMixed = errors.New("readroute: a cluster cannot mix kinds of servers")
+
+// Found is the engine of a cluster whose kind the first server that is asked tells. Every later one is held to it. Until
+// then it knows next to nothing, and errs on the side of care. It is safe for concurrent use.
+type Found struct {
+	known   atomic.Pointer[Engine]
+	mu      sync.Mutex   // one at a time decides
+	settled func(Engine) // called once, before the engine is used
+}
+
+var _ vconn.Engine = (*Found)(nil)
+
+// Find returns an engine that has to be found. settled is called once, when it is known, by whoever found it.
+func Find(settled func(Engine)) *Found { return &Found{settled: settled} }
+
+// Known returns an engine that is e.
+func Known(e Engine) *Found {
+	f := &Found{settled: func(Engine) {}}
+	f.known.Store(&e)
+	return f
+}
+
+// Engine returns the engine, or nil while it is not known.
+func (f *Found) Engine() Engine {
+	if e := f.known.Load(); e != nil {
+		return *e
+	}
+	return nil
+}
+
+// Name is the kind's name; empty while it is not known.
+func (f *Found) Name() string {
+	if e := f.Engine(); e != nil {
+		return e.Name()
+	}
+	return ""
+}
+
+// find returns the engine, and asks the server for it when nobody has yet.
+func (f *Found) find(ctx context.Context, link monitor.Link) (Engine, error) {
+	if e := f.Engine(); e != nil {
+		return e, nil
+	}
+	e, err := Detect(ctx, link)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e := f.Engine(); e != nil {
+		return e, nil // the next question tells whether this server is of that kind
+	}
+	f.settled(e)
+	f.known.Store(&e)
+	return e, nil
+}
+
+// Ask implements monitor.Engine. A server that cannot answer is asked whether it is of another kind.
+func (f *Found) Ask(ctx context.Context, link monitor.Link) (core.Sample, error) {
+	e, err := f.find(ctx, link)
+	if err != nil {
+		return core.Sample{}, err
+	}
+	s, err := e.Ask(ctx, link)
+	if err == nil || !e.Refused(err) {
+		return s, err
+	}
+	if other, detected := Detect(ctx, link); detected == nil && other != e {
+		return core.Sample{}, fmt.Errorf("%w: this one is %s, and the first that was asked %s", ErrMixed, other.Name(), e.Name())
+	}
+	return core.Sample{}, err
+}
+
+// Need implements monitor.Engine.
+func (f *Found) Need(base, s core.Sample) core.Position {
+	if e := f.Engine(); e != nil {
+		return e.Need(base, s)
+	}
+	return core.Position{}
+}
+
+// Gone implements monitor.Engine.
+func (f *Found) Gone(ctx context.Context, link monitor.Link, b monitor.Backend, end bool) (bool, error) {
+	e, err := f.find(ctx, link)
+	if err != nil {
+		return false, err
+	}
+	return e.Gone(ctx, link, b, end)
+}
+
+// Capabilities implements vconn.Engine.
+func (f *Found) Capabilities(ctx context.Context, link monitor.Link) []string {
+	e, err := f.find(ctx, link)
+	if err != nil {
+		return nil // the probe that follows says why
+	}
+	return e.Capabilities(ctx, link)
+}
+
+// Settings returns the row of the engine's SettingsSQL.
+func (f *Found) Settings(ctx context.Context, link monitor.Link) ([]string, error) {
+	e, err := f.find(ctx, link)
+	if err != nil {
+		return nil, err
+	}
+	return link.QueryRow(ctx, e.SettingsSQL())
+}
+
+// ReadOnlySQL implements vconn.Engine. It is empty while the engine is not known.
+func (f *Found) ReadOnlySQL() string {
+	if e := f.Engine(); e != nil {
+		return e.ReadOnlySQL()
+	}
+	return ""
+}
+
+// SettingsSQL implements vconn.Engine. It is empty while the engine is not known.
+func (f *Found) SettingsSQL() string {
+	if e := f.Engine(); e != nil {
+		return e.SettingsSQL()
+	}
+	return ""
+}
+
+// SettingNames implements vconn.Engine.
+func (f *Found) SettingNames() (readOnly, timeout, remedy string) {
+	if e := f.Engine(); e != nil {
+		return e.SettingNames()
+	}
+	return "", "", ""
+}
+
+// SelfSQL implements vconn.Engine: a connection asks for itself after it has been asked who it is.
+func (f *Found) SelfSQL() string {
+	if e := f.Engine(); e != nil {
+		return e.SelfSQL()
+	}
+	return ""
+}
+
+// ParseSelf implements vconn.Engine.
+func (f *Found) ParseSelf(row []string) (monitor.Backend, error) {
+	if e := f.Engine(); e != nil {
+		return e.ParseSelf(row)
+	}
+	return monitor.Backend{}, nil
+}
+
+// Wire implements vconn.Engine. While the engine is not known, the connection's driver tells enough.
+func (f *Found) Wire(conn driver.Conn) monitor.Wire {
+	if e := f.Engine(); e != nil {
+		return e.Wire(conn)
+	}
+	if w, ok := postgres.PgxWire(conn); ok {
+		return w
+	}
+	return mysql.Engine{}.Wire(conn)
+}
+
+// Down implements vconn.Engine.
+func (f *Found) Down(err error) bool {
+	if e := f.Engine(); e != nil {
+		return e.Down(err)
+	}
+	return mysql.Engine{}.Down(err) && postgres.Engine{}.Down(err)
+}
+
+// Refused implements vconn.Engine. While the engine is not known nothing has been run.
+func (f *Found) Refused(err error) bool {
+	e := f.Engine()
+	return e != nil && e.Refused(err)
+}
+
+// NotSent implements vconn.Engine.
+func (f *Found) NotSent(err error) bool {
+	e := f.Engine()
+	return e == nil || e.NotSent(err)
+}
+
+// ReadOnly implements vconn.Engine.
+func (f *Found) ReadOnly(err error) bool {
+	e := f.Engine()
+	return e != nil && e.ReadOnly(err)
+}
+
+// Retry implements vconn.Engine.
+func (f *Found) Retry(err error) core.Retry {
+	if e := f.Engine(); e != nil {
+		return e.Retry(err)
+	}
+	return core.RetryNone
+}
