@@ -35,14 +35,17 @@ type places struct {
 	openDB   int // sql.OpenDB(connector)
 	rawConn  int // conn.(T), where conn is what Raw hands out
 	dial     int // a context of dialsItself
+	conn     int // db.Conn(ctx) in dialsItself
 	checkout int // a statement of oneCheckout
 	dsn      int // the data source name of staleTest
+	connErr  int // hijack.connErr
+	canceled int // the first err != context.Canceled in losesAnswer
 }
 
 // suiteTests lists the files of the driver's suite that touch a pool, with the
 // places that version 1.10.1 has. Benchmarks are not run.
 var suiteTests = map[string]places{
-	"driver_test.go":    {sqlOpen: 13, openDB: 4, rawConn: 4, dial: 5, checkout: 2},
+	"driver_test.go":    {sqlOpen: 13, openDB: 4, rawConn: 4, dial: 5, conn: 1, checkout: 2, connErr: 1, canceled: 4},
 	"conncheck_test.go": {dsn: 1},
 }
 
@@ -58,6 +61,16 @@ var dialsItself = []string{
 	"TestConnectorObeysDialTimeouts",
 	"TestConnectorTimeoutsDuringOpen",
 	"TestConnectorTimeoutsWatchCancel",
+}
+
+// losesAnswer lists the tests that cancel a write which is under way, and then
+// may try another. Nobody can say whether the first stands, and the library's
+// error says so, over the driver's.
+var losesAnswer = []string{
+	"TestContextCancelExec",
+	"TestContextCancelQuery",
+	"TestContextCancelStmtExec",
+	"TestContextCancelStmtQuery",
 }
 
 const (
@@ -156,7 +169,7 @@ func patchFile(name string, src []byte) ([]byte, places, error) {
 	}
 	p := patch{edits: suite.NewEdits(fset)}
 	for _, decl := range file.Decls {
-		p.test = ""
+		p.test, p.canceled = "", false
 		if f, ok := decl.(*ast.FuncDecl); ok {
 			p.test = f.Name.Name
 		}
@@ -171,15 +184,18 @@ func patchFile(name string, src []byte) ([]byte, places, error) {
 
 // patch collects the edits of one file.
 type patch struct {
-	test  string // the function that is visited
-	found places
-	edits *suite.Edits
+	test     string // the function that is visited
+	canceled bool   // its first such comparison is found
+	found    places
+	edits    *suite.Edits
 }
 
 func (p *patch) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.CallExpr:
 		p.visitCall(n)
+	case *ast.BinaryExpr:
+		p.visitComparison(n)
 	case *ast.TypeAssertExpr:
 		if id, ok := n.X.(*ast.Ident); ok && id.Name == "conn" {
 			p.found.rawConn++
@@ -204,12 +220,32 @@ func (p *patch) visitCall(n *ast.CallExpr) {
 	case dials && suite.IsSelector(n.Fun, "db", "Exec"):
 		p.found.dial++
 		p.edits.Replace(n.Pos(), n.Lparen+1, "db.ExecContext(dialContext(), ")
+	case dials && suite.IsSelector(n.Fun, "db", "Conn"):
+		// A checkout has no connection before its first statement.
+		p.found.conn++
+		p.edits.Replace(n.Pos(), n.Lparen+1, "db.ExecContext(")
+		p.edits.Replace(n.Rparen, n.Rparen, `, "DO 1"`)
 	case p.test == oneCheckout && isPoolMethod(n.Fun, "Exec"):
 		p.found.checkout++
 		p.edits.Replace(n.Pos(), n.Lparen+1, "checkout(dbt).ExecContext(context.Background(), ")
 	case p.test == staleTest && isName(n.Fun, "runTestsParallel") && len(n.Args) > 1 && isName(n.Args[1], "dsn"):
 		p.found.dsn++
 		p.edits.Replace(n.Args[1].End(), n.Args[1].End(), ` + "&wait_timeout=2"`)
+	}
+}
+
+func (p *patch) visitComparison(n *ast.BinaryExpr) {
+	switch {
+	case n.Op != token.NEQ:
+	case suite.IsSelector(n.X, "hijack", "connErr"):
+		// The library does not take a connector that it cannot see through, so that
+		// this one is never asked. What it would see is the error of the statement.
+		p.found.connErr++
+		p.edits.Replace(n.X.Pos(), n.X.End(), "err")
+	case !p.canceled && slices.Contains(losesAnswer, p.test) && isName(n.X, "err") && suite.IsSelector(n.Y, "context", "Canceled"):
+		p.canceled = true
+		p.found.canceled++
+		p.edits.Replace(n.Pos(), n.End(), "!isCanceled(err)")
 	}
 }
 

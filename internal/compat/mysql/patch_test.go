@@ -48,9 +48,13 @@ func TestPatchRewritesEachKindOfPlace(t *testing.T) {
 		{"Context", "", `ctx := context.Background()`, `ctx := context.Background()`},
 		{"DialContext", dialsItself[0], `ctx := context.Background()`, `ctx := dialContext()`},
 		{"Dial", dialsItself[0], `_, err := db.Exec("DO 1")`, `_, err := db.ExecContext(dialContext(), "DO 1")`},
+		{"Conn", dialsItself[0], `_, err := db.Conn(ctx)`, `_, err := db.ExecContext(ctx, "DO 1")`},
 		{"Exec", "", `db.Exec("DO 1"); dbt.db.Exec("DO 1")`, `db.Exec("DO 1"); dbt.db.Exec("DO 1")`},
 		{"Checkout", oneCheckout, `dbt.db.Exec("x", 1)`, `checkout(dbt).ExecContext(context.Background(), "x", 1)`},
 		{"Stale", staleTest, `runTestsParallel(t, dsn, f)`, `runTestsParallel(t, dsn + "&wait_timeout=2", f)`},
+		{"Wrapped", "", `if hijack.connErr != context.DeadlineExceeded {}`, `if err != context.DeadlineExceeded {}`},
+		{"Canceled", losesAnswer[0], `f(err != context.Canceled, err != context.Canceled)`, `f(!isCanceled(err), err != context.Canceled)`},
+		{"CanceledBefore", "", `if err != context.Canceled {}`, `if err != context.Canceled {}`},
 		{"NotStale", "", `runTestsParallel(t, dsn, f)`, `runTestsParallel(t, dsn, f)`},
 	}
 	for _, tt := range tests {

@@ -49,7 +49,8 @@ var kinds = []kind{
 
 // maxPacket is more than the largest value of the suite. That has 32 MB, or the
 // size of a packet when that is less, and does not fit into a compressed one
-// then.
+// then. One test opens as many connections as the server takes, all at once:
+// not too many, nor too fast, for a machine that is busy.
 const maxPacket = "40M"
 
 // servers are the private primary and replica that the suite runs against.
@@ -70,7 +71,9 @@ func startServers(ctx context.Context, k kind) (_ *servers, err error) {
 	if s.files, err = os.MkdirTemp("", "compat-mysql-tls-"); err != nil {
 		return nil, err
 	}
-	settings := map[string]string{"local-infile": "ON", "max-allowed-packet": maxPacket}
+	settings := map[string]string{
+		"local-infile": "ON", "max-allowed-packet": maxPacket, "max-connections": "100", "connect-timeout": "60",
+	}
 	if settings["ssl-cert"], settings["ssl-key"], err = makeCertificate(s.files); err != nil {
 		return nil, fmt.Errorf("make a certificate: %w", err)
 	}
