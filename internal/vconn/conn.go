@@ -34,9 +34,9 @@ type Conn struct {
 	// implicit: a text that ends transactions has run in tx or rawTx. Where the driver does not tell whether one is open, what has
 	// run since may have been committed at once.
 	implicit bool
-	skip     *held  // its driver has asked for a prepared statement
-	slot     bool   // a fallback slot of the router
-	writes   writes // writes whose end is still to come
+	skip     *skipped // a driver has asked for a prepared statement
+	slot     bool     // a fallback slot of the router
+	writes   writes   // writes whose end is still to come
 }
 
 var (
@@ -126,7 +126,7 @@ func (c *Conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	var rows driver.Rows
 	var a arguments
 	a.keep(args)
-	err := c.execute(ctx, &st, query, true, func(p *physical) (err error) {
+	err := c.execute(ctx, &st, query, nil, true, func(p *physical) (err error) {
 		rows, err = nativeQuery(ctx, p, query, a.fresh(args))
 		return err
 	})
@@ -142,7 +142,7 @@ func (c *Conn) ExecContext(ctx context.Context, query string, args []driver.Name
 	var result driver.Result
 	var a arguments
 	a.keep(args)
-	err := c.execute(ctx, &st, query, false, func(p *physical) (err error) {
+	err := c.execute(ctx, &st, query, nil, false, func(p *physical) (err error) {
 		result, err = nativeExec(ctx, p, query, a.fresh(args))
 		return err
 	})

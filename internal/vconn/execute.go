@@ -9,19 +9,22 @@ import (
 	"github.com/readroute/readroute/internal/sqlclass"
 )
 
-// execute finds a node for a statement, runs op on a connection to it, once more elsewhere when a replica could not
+// execute finds a node for a statement, unless it was placed already, runs op on a connection to it, once more elsewhere when a replica could not
 // serve a read, and takes note of what the statement has done. rows says that op hands out rows.
-func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string, rows bool, op func(*physical) error) error {
+func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string, placed *skipped, rows bool, op func(*physical) error) error {
 	if c.misused != nil {
 		return c.misused
 	}
-	h, err := c.place(ctx, st, core.RetryNone, 0)
-	if err != nil {
+	var h *held
+	var err error
+	if placed != nil && placed.h.attached() {
+		h, c.decided = placed.h, placed.decided
+	} else if h, err = c.place(ctx, st, core.RetryNone, 0); err != nil {
 		return err
 	}
 	err = c.run(ctx, h, c.changes(st, h), op)
 	if err == driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
-		c.skip = h
+		c.skip = &skipped{h, query, c.decided}
 		return err
 	}
 	if err != nil && c.tx == nil && !c.rawTx && !st.CommitsOnError && c.cluster.Engine.Retry(err) == core.RetryPlan {
@@ -146,6 +149,11 @@ func (c *Conn) run(ctx context.Context, h *held, changes bool, op func(*physical
 		c.release(h)
 		if again := c.attach(ctx, h, pool); again != nil {
 			return again
+		}
+		if h == &c.replica {
+			if again := c.prove(ctx, h, &c.decided); again != nil {
+				return again
+			}
 		}
 	}
 }

@@ -152,17 +152,22 @@ func (c *Conn) connect(ctx context.Context, d *router.Decided) (*held, error) {
 			return nil, err
 		}
 	}
-	if len(d.Positions) == 0 {
-		return h, nil
-	}
-	if s := c.cluster.Router.Monitor.Snapshot(); h.p.proves(s, d) {
-		return h, nil
-	}
-	if err := c.verify(ctx, h, d); err != nil {
-		c.release(h)
+	if err := c.prove(ctx, h, d); err != nil {
 		return nil, err
 	}
 	return h, nil
+}
+
+// prove holds a connection to a replica to what a decision asks of it, and gives up one that does not show it.
+func (c *Conn) prove(ctx context.Context, h *held, d *router.Decided) error {
+	if len(d.Positions) == 0 || h.p.proves(c.cluster.Router.Monitor.Snapshot(), d) {
+		return nil
+	}
+	err := c.verify(ctx, h, d)
+	if err != nil {
+		c.release(h)
+	}
+	return err
 }
 
 func (c *Conn) connectPrimary(ctx context.Context, d *router.Decided) (*held, error) {

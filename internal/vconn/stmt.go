@@ -15,10 +15,19 @@ import (
 type Stmt struct {
 	c     *Conn
 	query string
+	skip  *skipped // where it was placed already; nil once it has run
 
 	mu     sync.Mutex
 	closed bool         // guarded by mu
 	on     []preparedOn // guarded by mu
+}
+
+// skipped is a statement whose driver wants it prepared first (driver.ErrSkip). database/sql prepares it at once, and runs it:
+// where it goes has been decided.
+type skipped struct {
+	h       *held
+	query   string
+	decided router.Decided
 }
 
 type preparedOn struct {
@@ -41,18 +50,24 @@ func (c *Conn) Prepare(query string) (driver.Stmt, error) {
 }
 
 // PrepareContext prepares a statement on the node where it would run now, so that bad SQL fails at once.
-func (c *Conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+func (c *Conn) PrepareContext(ctx context.Context, query string) (_ driver.Stmt, err error) {
 	if c.misused != nil {
 		return nil, c.misused
 	}
 	s := &Stmt{c: c, query: query}
 	st := c.cluster.Classifier.Classify(query)
+	if c.skip != nil && c.skip.query == query && c.skip.h.attached() {
+		s.skip = c.skip
+	}
+	c.skip = nil
 	prepare := func(p *physical) error {
 		_, err := s.prepared(ctx, p)
 		return err
 	}
-	h, err := c.placePrepare(ctx, &st)
-	if err != nil {
+	var h *held
+	if s.skip != nil {
+		h = s.skip.h
+	} else if h, err = c.placePrepare(ctx, &st); err != nil {
 		return nil, err
 	}
 	err = c.run(ctx, h, false, prepare)
@@ -73,12 +88,6 @@ func (c *Conn) onPrimary() *router.Decided {
 
 // placePrepare finds the connection to prepare on. It waits for no position: a replica that is behind can prepare.
 func (c *Conn) placePrepare(ctx context.Context, st *sqlclass.Statement) (*held, error) {
-	if h := c.skip; h != nil {
-		c.skip = nil
-		if h.attached() {
-			return h, nil
-		}
-	}
 	if c.tx != nil || c.replica.state {
 		return c.place(ctx, st, core.RetryNone, 0)
 	}
@@ -108,7 +117,7 @@ func (s *Stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 	var a arguments
 	a.keep(args)
 	st := s.c.cluster.Classifier.Classify(s.query)
-	err := s.c.execute(ctx, &st, s.query, true, func(p *physical) error {
+	err := s.c.execute(ctx, &st, s.query, s.placed(), true, func(p *physical) error {
 		native, err := s.prepared(ctx, p)
 		if err == nil {
 			rows, err = nativeStmtQuery(ctx, p, native, a.fresh(args))
@@ -127,7 +136,7 @@ func (s *Stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 	var a arguments
 	a.keep(args)
 	st := s.c.cluster.Classifier.Classify(s.query)
-	err := s.c.execute(ctx, &st, s.query, false, func(p *physical) error {
+	err := s.c.execute(ctx, &st, s.query, s.placed(), false, func(p *physical) error {
 		native, err := s.prepared(ctx, p)
 		if err == nil {
 			result, err = nativeStmtExec(ctx, p, native, a.fresh(args))
@@ -135,6 +144,13 @@ func (s *Stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 		return err
 	})
 	return result, err
+}
+
+// placed returns where the statement was placed already, once.
+func (s *Stmt) placed() *skipped {
+	placed := s.skip
+	s.skip = nil
+	return placed
 }
 
 var errStmtOld = errors.New("readroute: the statement needs a context")
