@@ -1,28 +1,32 @@
-// Quickstart shows a stale read happen without readroute and not happen with it, on a real PostgreSQL cluster that it
-// starts for itself: a primary and two replicas, one of which is always late while the other stops for a while.
+// Quickstart shows a stale read happen without readroute and not happen with it, on a real cluster that it starts for
+// itself: a primary and two replicas, one of which is always late while the other stops for a while.
 //
 //	go run ./examples/quickstart
+//	go run ./examples/quickstart -engine mysql
+//	go run ./examples/quickstart -engine mariadb
 //
-// It needs PostgreSQL's programs (initdb, postgres), no running server, and ends by itself.
+// It needs the server's programs (initdb and postgres; mysqld; mariadbd), no running server, and ends by itself.
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/readroute/readroute"
-	"github.com/readroute/readroute/internal/dbtest"
 )
 
 const (
 	users     = 48
 	each      = 2400 * time.Millisecond // how long each way of reading is watched
-	applyLag  = 150 * time.Millisecond  // how late replica b always is
 	waitLimit = 100 * time.Millisecond  // how long a read may wait for a replica
 	tooShort  = 50 * time.Millisecond   // a sticky window that is shorter than the lag
 	longest   = 2 * time.Second         // one that is longer than any lag of this run
@@ -30,8 +34,16 @@ const (
 )
 
 func main() {
+	names := strings.Join(slices.Sorted(maps.Keys(engines)), ", ")
+	name := flag.String("engine", "postgres", "the kind of servers: "+names)
+	flag.Parse()
+	e, ok := engines[*name]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "quickstart: there is no engine %q: want one of %s\n", *name, names)
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, os.Stdout, each)
+	err := run(ctx, os.Stdout, e, each)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -40,19 +52,19 @@ func main() {
 }
 
 // run starts the cluster, lets the users read in four ways, and prints what they saw.
-func run(ctx context.Context, out io.Writer, each time.Duration) (err error) {
+func run(ctx context.Context, out io.Writer, e engine, each time.Duration) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
-	cluster, err := dbtest.StartPostgres(ctx, dbtest.PostgresOptions{Standbys: 2})
+	c, err := e.start(ctx, e)
 	if err != nil {
-		return err // it says what to install when there is no PostgreSQL
+		return err // it says what to install when there is no server
 	}
-	defer func() { err = errors.Join(err, cluster.Close()) }()
-	if err := prepare(ctx, cluster); err != nil {
+	defer func() { err = errors.Join(err, c.close()) }()
+	if err := prepare(ctx, c); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "PostgreSQL %d: primary a, replica b %v late, replica c stopped for %v of each run of %v\n",
-		cluster.Version(), applyLag, each/3, each)
+	fmt.Fprintf(out, "%s %s: primary a, replica b %v late, replica c stopped for %v of each run of %v\n",
+		c.name, c.version, c.applyLag, each/3, each)
 	fmt.Fprintf(out, "%d users look at a form of theirs, half of them save it now and then; a read is stale when it shows\n"+
 		"less than its own user has saved\n\n", users)
 
@@ -68,11 +80,11 @@ func run(ctx context.Context, out io.Writer, each time.Duration) (err error) {
 		{fmt.Sprintf("sticky %v", longest), routed(readroute.Sticky(longest))},
 		{"readroute", routed(readroute.PositionWait(waitLimit))},
 	} {
-		w, err := choice.open(ctx, cluster)
+		w, err := choice.open(ctx, c)
 		if err != nil {
 			return fmt.Errorf("%s: %w", choice.name, err)
 		}
-		seen, err = watch(ctx, cluster, w.db, each)
+		seen, err = watch(ctx, c, w.db, each)
 		if err = errors.Join(err, w.close()); err != nil {
 			return fmt.Errorf("%s: %w", choice.name, err)
 		}
@@ -86,15 +98,14 @@ func run(ctx context.Context, out io.Writer, each time.Duration) (err error) {
 	return nil
 }
 
-// prepare makes a form for every user, and replica b late.
-func prepare(ctx context.Context, cluster *dbtest.PostgresCluster) error {
-	err := cluster.Primary().Exec(ctx,
-		"CREATE TABLE form (user_id int PRIMARY KEY, revision int NOT NULL)",
-		fmt.Sprintf("INSERT INTO form SELECT n, 0 FROM generate_series(1, %d) n", users),
-		"GRANT pg_monitor TO app", // not needed, but it shortens waits: see docs/operating.md
-	)
-	if err != nil {
-		return err
+// prepare makes a form for every user.
+func prepare(ctx context.Context, c *cluster) error {
+	rows := make([]string, users)
+	for i := range rows {
+		rows[i] = fmt.Sprintf("(%d, 0)", i+1)
 	}
-	return cluster.Standby(0).SetApplyDelay(ctx, applyLag)
+	return c.nodes[0].Exec(ctx, append([]string{
+		"CREATE TABLE form (user_id int PRIMARY KEY, revision int NOT NULL)",
+		"INSERT INTO form VALUES " + strings.Join(rows, ", "),
+	}, c.also...)...)
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/readroute/readroute"
-	"github.com/readroute/readroute/internal/dbtest"
 )
 
 const (
@@ -22,12 +21,13 @@ type views struct {
 }
 
 // watch lets the users use db for a while. Replica c stops for the middle third of it.
-func watch(ctx context.Context, cluster *dbtest.PostgresCluster, db database, each time.Duration) (views, error) {
+func watch(ctx context.Context, c *cluster, db database, each time.Duration) (views, error) {
 	var total views
-	if err := cluster.Primary().Exec(ctx, "UPDATE form SET revision = 0"); err != nil {
+	if err := c.nodes[0].Exec(ctx, "UPDATE form SET revision = 0"); err != nil {
 		return total, err
 	}
-	if err := cluster.WaitCaughtUp(ctx); err != nil {
+	late := c.nodes[1]
+	if err := errors.Join(late.SetApplyDelay(ctx, 0), c.caught(ctx), late.SetApplyDelay(ctx, c.applyLag)); err != nil {
 		return total, err
 	}
 	end := time.Now().Add(each)
@@ -36,7 +36,7 @@ func watch(ctx context.Context, cluster *dbtest.PostgresCluster, db database, ea
 	var all sync.WaitGroup
 	for id := 1; id <= users; id++ {
 		all.Go(func() {
-			seen, err := use(ctx, db, id, end)
+			seen, err := use(ctx, c, db, id, end)
 			mu.Lock()
 			defer mu.Unlock()
 			if failed == nil {
@@ -47,11 +47,10 @@ func watch(ctx context.Context, cluster *dbtest.PostgresCluster, db database, ea
 			total.stale += seen.stale
 		})
 	}
-	c := cluster.Standby(1)
 	sleep(ctx, each/3)
-	paused := c.PauseReplay(ctx)
+	paused := c.nodes[2].PauseReplay(ctx)
 	sleep(ctx, each/3)
-	resumed := c.ResumeReplay(ctx)
+	resumed := c.nodes[2].ResumeReplay(ctx)
 	all.Wait()
 	if ctx.Err() != nil {
 		return total, ctx.Err()
@@ -60,20 +59,20 @@ func watch(ctx context.Context, cluster *dbtest.PostgresCluster, db database, ea
 }
 
 // use is one user, who looks at a form and saves it now and then; users with an even id only look.
-func use(ctx context.Context, db database, id int, end time.Time) (views, error) {
+func use(ctx context.Context, c *cluster, db database, id int, end time.Time) (views, error) {
 	var seen views
 	ctx = readroute.WithSession(ctx) // this is all that the user's code does for readroute
 	saved := 0
 	for time.Now().Before(end) && ctx.Err() == nil {
 		if id%2 == 1 && rand.N(readsPerSave) == 0 {
 			saved++
-			if _, err := db.ExecContext(ctx, "UPDATE form SET revision = $2 WHERE user_id = $1", id, saved); err != nil {
+			if _, err := db.ExecContext(ctx, c.save, saved, id); err != nil {
 				return seen, err
 			}
 			seen.saves++
 		}
 		var revision int
-		if err := db.QueryRowContext(ctx, "SELECT revision FROM form WHERE user_id = $1", id).Scan(&revision); err != nil {
+		if err := db.QueryRowContext(ctx, c.look, id).Scan(&revision); err != nil {
 			return seen, err
 		}
 		seen.reads++

@@ -6,10 +6,7 @@ import (
 	"errors"
 	"sync/atomic"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
-
 	"github.com/readroute/readroute"
-	"github.com/readroute/readroute/internal/dbtest"
 )
 
 // database is as much of a *sql.DB as the users need. *readroute.DB has it, because it embeds a *sql.DB.
@@ -25,15 +22,15 @@ type way struct {
 	routes *routes // nil when nobody says where the reads go
 }
 
-type opener func(context.Context, *dbtest.PostgresCluster) (*way, error)
+type opener func(context.Context, *cluster) (*way, error)
 
 // routed opens a readroute pool with the given strategy.
 func routed(strategy readroute.Strategy) opener {
-	return func(ctx context.Context, cluster *dbtest.PostgresCluster) (*way, error) {
+	return func(ctx context.Context, c *cluster) (*way, error) {
 		seen := newRoutes()
 		config := readroute.Config{
-			Primary:  node(cluster.Primary()),
-			Replicas: []readroute.Node{node(cluster.Standby(0)), node(cluster.Standby(1))},
+			Primary:  c.node(0),
+			Replicas: []readroute.Node{c.node(1), c.node(2)},
 			Strategy: strategy,
 			Hooks:    readroute.Hooks{Decision: seen.note},
 		}
@@ -48,8 +45,9 @@ func routed(strategy readroute.Strategy) opener {
 	}
 }
 
-func node(n *dbtest.PostgresNode) readroute.Node {
-	return readroute.Node{Name: n.Name(), Connector: readroute.Postgres(n.AppDSN())}
+func (c *cluster) node(i int) readroute.Node {
+	n := c.nodes[i]
+	return readroute.Node{Name: n.Name(), Connector: c.connector(n.AppDSN())}
 }
 
 // roundRobin is what people write first: writes go to the primary, reads to one replica after the other.
@@ -59,10 +57,10 @@ type roundRobin struct {
 	next     atomic.Uint64
 }
 
-func openRoundRobin(_ context.Context, cluster *dbtest.PostgresCluster) (*way, error) {
+func openRoundRobin(_ context.Context, c *cluster) (*way, error) {
 	var pools []*sql.DB
-	for _, n := range cluster.Nodes() {
-		pool, err := sql.Open("pgx", n.AppDSN())
+	for _, n := range c.nodes {
+		pool, err := sql.Open(c.driver, n.AppDSN())
 		if err != nil {
 			return nil, err
 		}

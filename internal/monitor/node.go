@@ -188,11 +188,10 @@ func (n *node) rate(v *core.NodeView) {
 
 // stopped reports that nothing feeds the replica although the primary is up. One sample is not enough: a receiver that
 // restarts is away for a moment, however often it is asked meanwhile, and a replica that moves is fed by something. Of one that
-// does not tell, having all that the primary has is enough.
+// does not tell, its lag has to be enough.
 // m.mu is held.
 func (n *node) stopped(v *core.NodeView, prev core.Sample, primaryUp bool) bool {
-	fed := v.Sample.HasSource || v.Sample.SourceUnknown && v.Missing == 0
-	if fed || !primaryUp || v.Sample.Position != prev.Position {
+	if v.Sample.HasSource || v.Sample.SourceUnknown || !primaryUp || v.Sample.Position != prev.Position {
 		n.sourceless = 0
 		return false
 	}

@@ -68,8 +68,8 @@ func (e Engine) replicaStatus(ctx context.Context, q querier) (status, error) {
 func (e Engine) deniedStatus(ctx context.Context, q querier) (status, error) {
 	s := status{denied: true}
 	if !e.MariaDB {
-		s.missing = "the user may not see whether the server replicates, so that a replica that nothing feeds is noticed only " +
-			"when it falls behind, and one that is not read-only passes for a primary: GRANT REPLICATION CLIENT ON *.* to it"
+		s.missing = "the user may not see whether the server replicates, so that a replica that nothing feeds is left out only " +
+			"when it is further behind than MaxLag, and one that is not read-only passes for a primary: GRANT REPLICATION CLIENT ON *.* to it"
 		return s, nil
 	}
 	_, rows, err := q.Query(ctx, "SHOW GLOBAL STATUS WHERE Variable_name IN ('Slave_running', 'Slaves_running')")
