@@ -249,8 +249,8 @@ func (n *MySQLNode) restore(ctx context.Context, primary *MySQLNode) error {
 	if err := n.Start(ctx); err != nil {
 		return err
 	}
-	if adopt := n.cluster.flavor.adopt; adopt != "" {
-		if err := n.control(ctx, adopt); err != nil {
+	if flavor := n.cluster.flavor; flavor.adopt != "" {
+		if err := n.control(ctx, flavor.stop, flavor.adopt); err != nil { // the copy of a replica replicates
 			return err
 		}
 	}
