@@ -65,14 +65,17 @@ func (c *Codec) arrived(ctx context.Context, s *Session) context.Context {
 // now.
 func (c *Codec) Reply(ctx context.Context, carrier Carrier) bool {
 	s := SessionFrom(ctx)
-	if s == nil {
-		return false
-	}
-	if a, _ := ctx.Value(arrivalKey{}).(*arrival); a != nil && a.session == s && a.growth == growthOf(s) {
+	if s == nil || !grown(ctx, s) {
 		return false
 	}
 	c.inject(ctx, s, carrier)
 	return true
+}
+
+// grown reports that the session of ctx has come to need more since it arrived, or that nobody knows.
+func grown(ctx context.Context, s *Session) bool {
+	a, _ := ctx.Value(arrivalKey{}).(*arrival)
+	return a == nil || a.session != s || a.growth != growthOf(s)
 }
 
 // Merge makes the session of ctx need what the carrier's token asks for: of an answer to what [Codec.Inject] has sent with.
