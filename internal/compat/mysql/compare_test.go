@@ -26,13 +26,13 @@ func TestAWholeRunHasEveryTest(t *testing.T) {
 }
 
 func TestVariantsHaveNamesOfTheirOwn(t *testing.T) {
-	leaves := false
+	leave := 0
 	pools := map[string]bool{}
 	for _, v := range routedVariants {
 		require.NotEmpty(t, v.pool)
 		require.False(t, pools[v.pool], v.pool)
 		pools[v.pool] = true
-		leaves = leaves || v.leaves
+		leave += v.leave
 	}
-	require.True(t, leaves, "reads leave the primary in one of them")
+	require.Positive(t, leave, "reads leave the primary in one of them")
 }
