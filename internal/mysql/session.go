@@ -71,39 +71,46 @@ func (e Engine) ParseSelf(row []string) (monitor.Backend, error) {
 	return monitor.Backend{PID: uint32(id), Start: start}, nil
 }
 
-// backendSQL returns a statement whose single value is "0" once b is gone. The list of sessions has those of the same user for
-// a user without the right PROCESS. performance_schema's is not used: it is empty when that is off.
+// backendSQL returns a statement that tells whether the server lists the session b, and whether it is on the run of b.
+// performance_schema's list is not used: it is empty when that is off.
 func (e Engine) backendSQL(b monitor.Backend) string {
-	return fmt.Sprintf("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = %d AND %s = %d", b.PID, e.started(), b.Start)
+	return fmt.Sprintf("SELECT (SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = %d), %s = %d", b.PID, e.started(), b.Start)
 }
 
-// errNoSuchThread is the answer to a KILL that comes too late.
-const errNoSuchThread = 1094
+// Answers to a KILL.
+const (
+	errNoSuchThread = 1094 // there is no such session
+	errKillDenied   = 1095 // there is, and it is somebody else's
+)
 
 // Gone implements monitor.Engine. A session's own user may end it (KILL); it is over when it has rolled back. The zero Backend
 // cannot be looked for.
+//
+// The list of sessions does not prove that one is gone: to a user without the right PROCESS it shows his own, and while one of
+// them is in a routine or a trigger of another definer it counts as that one's. KILL knows it all the same. It is tried only on
+// a session that is not listed, or is to be ended, and the one in a routine cannot be ended: it is not gone until it has come
+// to its end by itself.
 func (e Engine) Gone(ctx context.Context, link monitor.Link, b monitor.Backend, end bool) (bool, error) {
-	query := e.backendSQL(b)
 	if b.PID == 0 {
 		return false, errors.New("look for a server session: it is not known")
 	}
-	gone, err := none(ctx, link, query)
-	if err != nil || gone || !end {
-		return gone, err
-	}
-	if _, err := link.QueryRow(ctx, "KILL CONNECTION "+strconv.FormatUint(uint64(b.PID), 10)); err != nil && !isNumber(err, errNoSuchThread) {
-		return false, fmt.Errorf("end a server session: %w", err)
-	}
-	return none(ctx, link, query)
-}
-
-func none(ctx context.Context, link monitor.Link, query string) (bool, error) {
-	row, err := link.QueryRow(ctx, query)
-	if err != nil {
+	row, err := link.QueryRow(ctx, e.backendSQL(b))
+	switch {
+	case err != nil:
 		return false, fmt.Errorf("look for a server session: %w", err)
+	case len(row) != 2:
+		return false, fmt.Errorf("look for a server session: %d columns instead of 2", len(row))
+	case row[1] != "1":
+		return true, nil // another run of the server
+	case row[0] != "0" && !end:
+		return false, nil
 	}
-	if len(row) != 1 {
-		return false, fmt.Errorf("look for a server session: %d columns instead of 1", len(row))
+	_, err = link.QueryRow(ctx, "KILL CONNECTION "+strconv.FormatUint(uint64(b.PID), 10))
+	switch {
+	case err == nil, isNumber(err, errKillDenied):
+		return false, nil // the next call tells
+	case isNumber(err, errNoSuchThread):
+		return true, nil
 	}
-	return row[0] == "0", nil
+	return false, fmt.Errorf("end a server session: %w", err)
 }

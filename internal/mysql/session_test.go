@@ -94,9 +94,35 @@ func TestGone(t *testing.T) {
 			require.NoError(t, err)
 			return gone
 		})
-		gone, err = e.Gone(testContext(t), l, b, true)
+		gone, err = e.Gone(testContext(t), l, b, false)
 		require.NoError(t, err)
 		require.True(t, gone)
+
+		// While it runs a routine of another definer, its own user is not shown it, and cannot end it.
+		exec(t, c.Primary(), "CREATE PROCEDURE app.nap(s DOUBLE) DO SLEEP(s)")
+		t.Cleanup(func() { require.NoError(t, c.Primary().Exec(context.Background(), "DROP PROCEDURE app.nap")) })
+		napping := link(t, c.Primary().AppDSN())
+		b, err = e.ParseSelf(query(t, napping, e.SelfSQL()))
+		require.NoError(t, err)
+		ctx, cancel = context.WithCancel(testContext(t))
+		go func() {
+			_, err := napping.QueryRow(ctx, "CALL app.nap(0.5)")
+			done <- err
+		}()
+		sleeps := func() bool {
+			v, err := c.Primary().QueryValue(testContext(t), "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE '%SLEEP(%' AND ID <> CONNECTION_ID()")
+			require.NoError(t, err)
+			return v != "0"
+		}
+		eventually(t, "it runs", sleeps)
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled)
+		eventually(t, "it is over", func() bool {
+			gone, err := e.Gone(testContext(t), l, b, true)
+			require.NoError(t, err)
+			require.False(t, gone && sleeps())
+			return gone
+		})
 	})
 	e := mysql.Engine{}
 	_, err := e.Gone(testContext(t), oneRow{}, monitor.Backend{}, true)
