@@ -33,9 +33,9 @@ const (
 func answerAs(replica bool) fakedb.Answer {
 	engine := postgres.Engine{}
 	probe, self := engine.ProbeSQL(), engine.SelfSQL()
-	row := []string{"false", "7", "1000", "0/1000100", "0/1000100", "00000001", "0", "8192", "16777216", "200000"}
+	row := []string{"false", "7", "1000", "0/1000100", "0/1000100", "00000001", "0", "8192", "16777216", "200000", ""}
 	if replica {
-		row = []string{"true", "7", "2000", "0/1000100", "", "1", "1", "8192", "16777216", "200000"}
+		row = []string{"true", "7", "2000", "0/1000100", "", "1", "1", "8192", "16777216", "200000", "0/1000100"}
 	}
 	return func(query string) ([]string, bool, error) {
 		switch query {

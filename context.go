@@ -2,6 +2,7 @@ package readroute
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/readroute/readroute/internal/core"
@@ -37,6 +38,18 @@ func WithFallback(ctx context.Context, f Fallback) context.Context {
 // only check. It has no effect on [Sticky].
 func WithWait(ctx context.Context, d time.Duration) context.Context {
 	return with(ctx, func(o *core.Options) { o.Wait, o.HasWait = max(0, d), true })
+}
+
+// WithTags returns a context whose reads go to nodes that have all of tags (Node.Tags) or, when none of these can serve them, to
+// the fallback. It does not weaken what the session needs. A tag that no node has gives [ErrUnknownTag]. Without tags it takes
+// back what an outer context has said: reads go to nodes without tags then. Writes are not affected.
+func WithTags(ctx context.Context, tags ...string) context.Context {
+	return with(ctx, func(o *core.Options) {
+		o.Tags = nil
+		if len(tags) > 0 {
+			o.Tags = slices.Clone(tags)
+		}
+	})
 }
 
 // WithNode returns a context whose reads go to the node of that name or nowhere else but, when it cannot serve them, to

@@ -41,6 +41,8 @@ var (
 	ErrNeedsPrimary = vconn.ErrNeedsPrimary
 	// ErrUnknownNode is returned to a statement whose context names a node ([WithNode]) that the cluster does not have.
 	ErrUnknownNode = router.ErrUnknownNode
+	// ErrUnknownTag is returned to a statement whose context asks for a tag ([WithTags]) that no node of the cluster has.
+	ErrUnknownTag = router.ErrUnknownTag
 	// ErrCommitUnknown is matched by the error of a write or a commit whose answer was lost: nobody can say whether it
 	// stands. The same error matches the driver's own. It is not run again; the session reads from the primary until a
 	// position is known that covers it.

@@ -33,6 +33,7 @@ const (
 	EventPositionForeign EventKind = "position_foreign" // another server than the one that wrote gave the position
 	EventPositionLost    EventKind = "position_lost"    // the primary does not have a session's position
 	EventPositionEnded   EventKind = "position_ended"   // the timeline of a session's position has ended
+	EventReadAhead       EventKind = "read_ahead"       // a causal read ran on the primary, which may not show yet what a replica showed before
 	EventStateDiscarded  EventKind = "state_discarded"  // a connection was closed because it carried session state
 	EventSetting         EventKind = "setting"          // a setting of a node fights the library; Why says which and what to do
 	EventPooledState     EventKind = "pooled_state"     // a statement left session state behind in a session that a pooler shares

@@ -18,11 +18,28 @@ const (
 	LevelEventual = Level(core.LevelEventual)
 	// LevelSession: the read sees everything that its session has written (read-your-writes).
 	LevelSession = Level(core.LevelSession)
+	// LevelCausal: the read sees everything that its session has written (read-your-writes) and everything that earlier reads of
+	// the session at this level or [LevelGlobal] have seen (monotonic reads), whichever nodes served them.
+	LevelCausal = Level(core.LevelCausal)
+	// LevelGlobal: the read sees every commit that was acknowledged before it began, whoever made it through whatever pool, and all
+	// that LevelCausal sees. It costs a position read on the primary that reads which arrive at the same time share. It needs no
+	// session.
+	LevelGlobal = Level(core.LevelGlobal)
 	// LevelPrimary: the primary.
 	LevelPrimary = Level(core.LevelPrimary)
 )
 
-// String returns the level's name, as in "session".
+// LevelBounded returns the level at which a read sees every commit that was acknowledged more than d before it began, whoever
+// made it. It needs no session, and does not look at what one has written. A d of 0 or less is [LevelGlobal]. A d below
+// Config.ProbeInterval makes most reads share a position read on the primary.
+func LevelBounded(d time.Duration) Level {
+	if d <= 0 {
+		return LevelGlobal
+	}
+	return Level(d)
+}
+
+// String returns the level's name, as in "session" or "bounded 2s".
 func (l Level) String() string { return core.Level(l).String() }
 
 // Fallback says what happens to a read that no replica can serve in time. The zero Fallback is "not said".

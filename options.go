@@ -141,6 +141,11 @@ type Node struct {
 	// Zone is where the node is; see Config.Zones.
 	Zone string
 
+	// Tags keep the node for reads that ask for one of them ([WithTags]): reports, search, exports. It serves no other read. As a
+	// primary it takes the writes all the same.
+	// Defaults to none: the node serves reads that ask for no tag.
+	Tags []string
+
 	// SharedEndpoint says that several servers answer under this address (a load balancer). What one connection learns
 	// proves nothing for another then: each read asks on its own connection first, one more round trip. A node that is
 	// found to be like that is treated so by itself.

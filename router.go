@@ -174,9 +174,13 @@ func (db *DB) routing(strategy core.Strategy) router.Config {
 		CaptureTimeout: db.config.CaptureTimeout,
 		FallbackLimit:  db.config.FallbackLimit,
 		OnVerdict:      db.onVerdict,
+		OnAhead:        func() { db.event(Event{Kind: EventReadAhead}) },
 	}
 	if len(db.config.Replicas) == 0 {
 		c.FallbackLimit = 0
+	}
+	for _, n := range db.nodes {
+		c.Tags = append(c.Tags, n.Tags)
 	}
 	if hook := db.config.Hooks.Decision; hook != nil {
 		c.OnDecision = func(ctx context.Context, d *router.Decided) { hook(ctx, db.decision(d)) }

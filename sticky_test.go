@@ -95,7 +95,7 @@ func TestLevels(t *testing.T) {
 		{ctx, 1, readroute.RolePrimary, readroute.ReasonWaitTimeout, readroute.LevelSession},
 		{readroute.WithLevel(ctx, readroute.LevelEventual), 0, readroute.RoleReplica, readroute.ReasonLevel, readroute.LevelEventual},
 		{readroute.WithLevel(ctx, readroute.LevelPrimary), 1, readroute.RolePrimary, readroute.ReasonLevel, readroute.LevelPrimary},
-		{readroute.WithLevel(ctx, 42), 1, readroute.RolePrimary, readroute.ReasonLevel, readroute.LevelPrimary},
+		{readroute.WithLevel(ctx, -42), 1, readroute.RolePrimary, readroute.ReasonLevel, readroute.LevelPrimary},
 		{readroute.WithLevel(readroute.WithLevel(ctx, readroute.LevelEventual), 0), 1, readroute.RolePrimary, readroute.ReasonWaitTimeout, readroute.LevelSession},
 		{readroute.ContextWithSession(ctx, nil), 1, readroute.RolePrimary, readroute.ReasonNoSession, 0},
 		{readroute.WithLevel(readroute.ContextWithSession(ctx, nil), readroute.LevelEventual), 0, readroute.RoleReplica, readroute.ReasonLevel, readroute.LevelEventual},

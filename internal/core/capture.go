@@ -22,12 +22,18 @@ var captureOrder atomic.Uint64
 type CaptureResult struct {
 	Position Position // rounded down at a page boundary
 	// Need is what a write asks of later reads that this read covers; zero when that is Position.
-	Need     Position
-	History  MariaDBGTID // MariaDB: what the server has logged, by domain and server
-	Reported LSN         // as the server said it
-	Start    Start       // of the server that answered
-	At       time.Time   // when its answer had come: whatever is at or below Position was written before
-	Err      error       // the capture was given up
+	Need Position
+	Saw  Position // all that a read could see before it is at or below
+	// Committing names all transactions that may be in the log and that reads on the primary do not see yet, among others, if
+	// the capture was asked for them. A replica may show them already.
+	Committing []string
+	History    MariaDBGTID // MariaDB: what the server has logged, by domain and server
+	Reported   LSN         // as the server said it
+	// TimelineFloor is a timeline that Position is on or past, when its own is not known.
+	TimelineFloor uint32
+	Start         Start     // of the server that answered
+	At            time.Time // when its answer had come: whatever is at or below Position was written before
+	Err           error     // the capture was given up
 }
 
 func (r *CaptureResult) need() Position {

@@ -61,10 +61,12 @@ type Input struct {
 	MaxLag     time.Duration // negative: no limit
 	Node       int           // named by the context, or AnyNode
 	Replica    int           // node of the replica connection that the checkout holds, or AnyNode
+	Barred     uint64        // nodes that are kept for reads with other tags
 	Exclude    uint64        // nodes that have just failed this statement
 	PrimaryAll bool          // the mode sends everything to the primary
 	Waited     bool          // it has waited for a replica
 	NoCapture  bool          // the wait for a capture is over: do not ask for another
+	Asked      bool          // Need has what the level asks of the primary's position
 	Budget     time.Duration // how long the read may still wait
 	Now        time.Time
 }
@@ -79,6 +81,9 @@ const (
 	WaitReplica               // wait until one of Nodes has come far enough, then decide again
 	WaitCapture               // wait for Need.Pending, then decide again
 	AskPrimary                // have the primary judge Need.Positions, then decide again
+	AskFloor                  // make positions of Need.Floors, then decide again
+	AskSince                  // add to Need what the primary had Level.Bound before Now, then decide again
+	AskNow                    // add to Need what the primary has now, then decide again
 	Refuse                    // no node may serve it: an error
 )
 
@@ -116,6 +121,9 @@ func decideRead(in *Input, s *Snapshot) Decision {
 		}
 		return Decision{Action: GoReplica, Nodes: nearest(s, eligible), Reason: ReasonLevel}
 	}
+	if in.Level > 0 {
+		return decideBounded(in, s, eligible, why)
+	}
 	return decideSession(in, s, eligible, why)
 }
 
@@ -141,7 +149,7 @@ func decideClass(in *Input, s *Snapshot) (Decision, bool) {
 		return primary(ReasonContext)
 	case in.Level == LevelPrimary:
 		return primary(ReasonLevel)
-	case !in.HasSession && in.Level != LevelEventual:
+	case !in.HasSession && in.Level.needsSession():
 		return primary(ReasonNoSession)
 	}
 	return Decision{}, false
@@ -152,7 +160,7 @@ func eligible(in *Input, s *Snapshot) (mask uint64, why Reason) {
 	why = ReasonNoReplica
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if n.Role != RoleReplica || !n.Healthy || n.Stopped || n.Foreign || in.Exclude&(1<<i) != 0 || !in.allows(i) {
+		if n.Role != RoleReplica || !n.Healthy || n.Stopped || n.Foreign || (in.Exclude|in.Barred)&(1<<i) != 0 || !in.allows(i) {
 			continue
 		}
 		if !s.WithinLag(n, in.MaxLag) {
@@ -201,8 +209,16 @@ func decideSession(in *Input, s *Snapshot, eligible uint64, why Reason) Decision
 		}
 		return Decision{Action: WaitCapture, Reason: ReasonCapturePending}
 	}
-	if eligible == 0 {
+	switch {
+	case eligible == 0:
 		return fallBack(in, s, why)
+	case in.Level == LevelGlobal && !in.Asked:
+		if in.NoCapture {
+			return stay(in, s, ReasonCapturePending)
+		}
+		return Decision{Action: AskNow, Nodes: nearest(s, eligible), Reason: ReasonCapturePending}
+	case in.floored():
+		return decideFloor(in, s, eligible)
 	}
 	return decidePosition(in, s, eligible)
 }
@@ -214,6 +230,12 @@ func decideSticky(in *Input, s *Snapshot, eligible uint64, why Reason) Decision 
 		return stay(in, s, ReasonSticky)
 	case eligible == 0:
 		return fallBack(in, s, why)
+	case in.Level == LevelGlobal:
+		return stay(in, s, ReasonSticky) // nothing can prove it of a replica
+	case in.floored():
+		if eligible = sameServer(in, s, eligible); eligible == 0 {
+			return stay(in, s, ReasonSticky)
+		}
 	}
 	return Decision{Action: GoReplica, Nodes: nearest(s, eligible), Reason: ReasonCovered}
 }

@@ -130,6 +130,10 @@ func (f *fixture) node(words []string) {
 			n.ConfirmedTimeline, n.Confirmed.Timeline = n.Confirmed.Timeline, 0
 		case "lag":
 			n.Lag, n.LagKnown = f.duration(value), true
+		case "asof":
+			n.AsOf = fixtureNow.Add(f.duration(value))
+		case "shared":
+			n.Shared = true
 		case "nolag":
 			n.Lag, n.LagKnown = 0, false
 		case "zone":
@@ -164,7 +168,20 @@ func (f *fixture) statement(words []string) *core.Input {
 		case "held":
 			in.Held = core.Held(f.choice(value, "", "tx", "state", "primary"))
 		case "level":
-			in.Level = -core.Level(f.choice(value, "unset", "eventual", "session", "primary"))
+			in.Level = -core.Level(f.choice(value, "unset", "eventual", "session", "primary", "causal", "global"))
+		case "bound":
+			in.Level = core.Level(f.duration(value))
+		case "floor":
+			for name := range strings.SplitSeq(value, ",") {
+				in.Need.Floors = append(in.Need.Floors, &core.Floor{Place: &core.Place{Node: f.index(strings.TrimSuffix(name, "'"))}})
+				if strings.HasSuffix(name, "'") {
+					in.Need.Floors[0].Start.At = 99 // another run
+				}
+			}
+		case "asked":
+			in.Asked = true
+		case "barred":
+			in.Barred |= 1 << f.index(value)
 		case "fallback":
 			in.Fallback = core.Fallback(f.choice(value, "unset", "primary", "error", "stale"))
 		case "nosession":
@@ -215,7 +232,7 @@ func (f *fixture) statement(words []string) *core.Input {
 }
 
 func (f *fixture) render(d core.Decision) string {
-	text := "= " + [...]string{"primary", "replica", "wait", "capture", "ask", "refuse"}[d.Action]
+	text := "= " + [...]string{"primary", "replica", "wait", "capture", "ask", "floor", "since", "now", "refuse"}[d.Action]
 	var nodes []string
 	for mask := d.Nodes; mask != 0; mask &= mask - 1 {
 		nodes = append(nodes, f.names[bits.TrailingZeros64(mask)])

@@ -56,6 +56,10 @@ func (d *dice) snapshot() *core.Snapshot {
 			Flush: core.LSN(d.of(2) * (0x100 + d.of(8))), FlushDelay: max(0, d.duration()),
 		}
 		n.Sample.Reported = n.Sample.Position.LSN
+		n.Sample.Start.At = int64(d.of(2))
+		if n.Shared = d.of(8) == 7; d.of(4) > 0 {
+			n.AsOf = fixtureNow.Add(d.duration())
+		}
 		s.Nodes = append(s.Nodes, n)
 	}
 	s.Primary = d.of(len(s.Nodes) + 1) // one past the end is not a node
@@ -64,7 +68,7 @@ func (d *dice) snapshot() *core.Snapshot {
 
 func (d *dice) input(nodes int) *core.Input {
 	in := &core.Input{
-		Class: core.Class(d.of(5)), Hint: core.Hint(d.of(3)), Held: core.Held(max(0, d.of(8)-4)), Level: -core.Level(d.of(4)),
+		Class: core.Class(d.of(5)), Hint: core.Hint(d.of(3)), Held: core.Held(max(0, d.of(8)-4)), Level: -core.Level(d.of(6)),
 		HasSession: d.of(4) > 0, Fallback: core.Fallback(d.of(4)), MaxLag: d.duration(),
 		Strategy: core.Strategy{Sticky: d.of(4) == 3, Window: d.duration(), Wait: max(0, d.duration())},
 		Node:     max(core.AnyNode, d.of(nodes+5)-5), Replica: max(core.AnyNode, d.of(nodes+5)-5), Exclude: uint64(d.of(8) & d.of(8)),
@@ -72,6 +76,16 @@ func (d *dice) input(nodes int) *core.Input {
 	}
 	if d.chance() {
 		in.Class = core.ClassRead
+	}
+	if d.of(4) == 3 {
+		in.Level = core.Level(1 + max(0, d.duration()))
+	}
+	in.Asked, in.Barred = d.chance(), uint64(d.of(8)&d.of(8))
+	for range d.of(6) / 2 {
+		f := &core.Floor{Place: &core.Place{Node: d.of(nodes + 1)}, Start: core.Start{At: int64(d.of(2))}}
+		if f.Place.Node < nodes {
+			in.Need.Floors = append(in.Need.Floors, f)
+		}
 	}
 	for range d.of(3) {
 		in.Need.Positions = append(in.Need.Positions, d.required())
@@ -130,12 +144,14 @@ func checkDecision(t *testing.T, data []byte) {
 
 	mustPrimary := in.Class != core.ClassRead && (in.Class != core.ClassUnknown || in.Hint != core.HintReplica) ||
 		in.Held != core.HeldNothing || in.PrimaryAll || in.Hint == core.HintPrimary || in.Level == core.LevelPrimary ||
-		!in.HasSession && in.Level != core.LevelEventual
+		!in.HasSession && (in.Level == core.LevelUnset || in.Level == core.LevelSession || in.Level == core.LevelCausal)
 	if mustPrimary {
 		require.Equal(t, core.GoPrimary, got.Action)
 		require.False(t, got.FellBack)
 	}
-	eventual := in.Level == core.LevelEventual
+	bounded := in.Level > 0
+	eventual := in.Level == core.LevelEventual || bounded
+	floored := len(in.Need.Floors) > 0 && (in.Level == core.LevelCausal || in.Level == core.LevelGlobal)
 	unknown := in.Need.Until.After(in.Now) || in.Need.Open || in.Need.Pending != nil && !in.Strategy.Sticky
 	switch got.Action {
 	case core.GoReplica, core.WaitReplica:
@@ -149,12 +165,21 @@ func checkDecision(t *testing.T, data []byte) {
 				continue
 			}
 			n := &s.Nodes[i]
-			require.True(t, n.Role == core.RoleReplica && n.Healthy && !n.Stopped && in.Exclude&(1<<i) == 0)
+			require.True(t, n.Role == core.RoleReplica && n.Healthy && !n.Stopped && (in.Exclude|in.Barred)&(1<<i) == 0)
+			if !stale && got.Action == core.GoReplica {
+				require.True(t, !floored || len(in.Need.Floors) == 1 && in.Need.Floors[0].Place.Node == i && in.Need.Floors[0].Start == n.Sample.Start,
+					"what the session has read is not known to be there")
+				require.True(t, in.Level != core.LevelGlobal || in.Asked)
+				require.False(t, in.Strategy.Sticky && (bounded || in.Level == core.LevelGlobal), "nothing can prove it")
+			}
+			if bounded && !in.Asked && !stale {
+				require.True(t, got.Action == core.GoReplica && !n.Shared && !n.AsOf.Before(fixtureNow.Add(-time.Duration(in.Level))))
+			}
 			require.True(t, (in.Node == core.AnyNode || in.Node == i) && (in.Replica == core.AnyNode || in.Replica == i))
 			if !stale && in.MaxLag >= 0 {
 				require.True(t, n.LagKnown && n.Lag <= in.MaxLag || !n.LagKnown && !s.PrimaryUp)
 			}
-			if got.Action == core.WaitReplica || stale || eventual || in.Strategy.Sticky {
+			if got.Action == core.WaitReplica || stale || eventual && !(bounded && in.Asked) || in.Strategy.Sticky {
 				continue
 			}
 			for _, p := range in.Need.Positions {
@@ -163,13 +188,19 @@ func checkDecision(t *testing.T, data []byte) {
 		}
 		if got.Action == core.WaitReplica {
 			require.Positive(t, in.Budget)
-			require.False(t, eventual || in.Strategy.Sticky)
+			require.False(t, eventual && !(bounded && in.Asked) || in.Strategy.Sticky)
 		}
 	case core.GoPrimary:
 		require.False(t, got.FellBack && in.Fallback == core.FallbackError)
 	case core.WaitCapture:
 		require.NotNil(t, in.Need.Pending)
 		require.False(t, in.NoCapture || in.Budget <= 0)
+	case core.AskFloor:
+		require.True(t, floored && !in.NoCapture)
+	case core.AskNow:
+		require.True(t, in.Level == core.LevelGlobal && !in.Asked && !in.NoCapture)
+	case core.AskSince:
+		require.True(t, bounded && !in.Asked && !in.NoCapture)
 	case core.AskPrimary:
 		require.False(t, in.NoCapture)
 		require.True(t, s.PrimaryUp)

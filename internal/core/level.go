@@ -2,7 +2,8 @@ package core
 
 import "time"
 
-// Level is the consistency that a read asks for. The zero Level is "not said".
+// Level is the consistency that a read asks for. The zero Level is "not said"; a positive one is a bound, in nanoseconds: all
+// that was committed so long before.
 type Level int64
 
 // The levels.
@@ -11,7 +12,15 @@ const (
 	LevelEventual Level = -1 // any replica within MaxLag
 	LevelSession  Level = -2 // everything that the session has written
 	LevelPrimary  Level = -3 // the primary
+	LevelCausal   Level = -4 // everything that the session has written or seen
+	LevelGlobal   Level = -5 // everything that was committed before the read, by anyone
 )
+
+// Bound returns how old what a read sees may be; 0 when the level is no bound.
+func (l Level) Bound() time.Duration { return max(0, time.Duration(l)) }
+
+// needsSession reports whether the level means something only within a session.
+func (l Level) needsSession() bool { return l == LevelUnset || l == LevelSession || l == LevelCausal }
 
 // String names the level.
 func (l Level) String() string {
@@ -24,12 +33,19 @@ func (l Level) String() string {
 		return "session"
 	case LevelPrimary:
 		return "primary"
+	case LevelCausal:
+		return "causal"
+	case LevelGlobal:
+		return "global"
+	}
+	if l > 0 {
+		return "bounded " + time.Duration(l).String()
 	}
 	return "invalid"
 }
 
 // Valid reports whether l is one of the levels.
-func (l Level) Valid() bool { return l <= 0 && l >= LevelPrimary }
+func (l Level) Valid() bool { return l >= LevelGlobal }
 
 // Fallback says what happens to a read that no replica can serve in time.
 type Fallback uint8

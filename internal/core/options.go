@@ -14,6 +14,9 @@ type Options struct {
 	Wait     time.Duration
 	HasWait  bool
 	Node     string // "" names none
+	Tags     []string
+	// RemoteApply makes a write wait until a synchronous standby shows it.
+	RemoteApply bool
 }
 
 type optionsKey struct{}

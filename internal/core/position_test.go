@@ -107,9 +107,9 @@ func TestReasonTexts(t *testing.T) {
 	require.Equal(t, "invalid", core.Reason(200).String())
 	require.Equal(t, "invalid", core.Class(200).String())
 	require.Equal(t, "invalid", core.Fallback(200).String())
-	require.Equal(t, "invalid", core.Level(5).String())
-	require.False(t, core.Level(1).Valid())
-	require.False(t, core.Level(-4).Valid())
+	require.Equal(t, "invalid", core.Level(-9).String())
+	require.True(t, core.Level(1).Valid())
+	require.False(t, core.Level(-6).Valid())
 	require.True(t, core.LevelPrimary.Valid())
 }
 

@@ -30,6 +30,10 @@ type Sample struct {
 	// SourceLag is how far behind the replica says it is, if it says so. It is for clusters without positions.
 	SourceLag      time.Duration
 	SourceLagKnown bool
+	// Seen is a position that all that a read could see before Began is at or below, when that is not Position; SeenUnknown:
+	// the server does not tell one.
+	Seen        Position
+	SeenUnknown bool
 	// Own is the part of a MySQL or MariaDB Position that the server writes to itself; no position when it has none.
 	Own Position
 	// History is what a MariaDB server has logged, by domain and server (@@gtid_binlog_state).
@@ -64,6 +68,8 @@ type NodeView struct {
 	// can be said.
 	Lag      time.Duration
 	LagKnown bool
+	// AsOf: the replica is proven to show everything that was committed before; zero when nothing is.
+	AsOf time.Time
 	// Missing is how much the primary has that the replica does not show: bytes of log on PostgreSQL, else transactions.
 	Missing uint64
 	// Behind is a lower bound: for so long the replica has certainly been behind. 0 when it is not.
@@ -72,6 +78,17 @@ type NodeView struct {
 	Delay time.Duration
 	// Rate is how many bytes a second it replays while it is behind. 0 when it stands still or was never behind.
 	Rate float64
+}
+
+// Saw returns a position that all that a read could see before the sample is at or below.
+func (s *Sample) Saw() Position {
+	switch {
+	case s.SeenUnknown:
+		return Position{}
+	case s.Seen.IsZero():
+		return s.Position
+	}
+	return s.Seen
 }
 
 // Snapshot is all that is known of a cluster at one moment. It is immutable.

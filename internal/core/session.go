@@ -27,6 +27,8 @@ type clusterState struct {
 	entry    Entry
 	captured time.Time // when the only position was captured; zero when that is not known, or there are several
 	open     int       // writes that have handed out a row and not ended yet
+	floors   []*Floor  // what was read and is no position yet
+	ahead    bool      // some of what was read on a replica is a position now, and the primary has not been found to show it
 	pending  []pending
 	// alone is what pending is made of when add has found but one, so that it needs no allocation of its own.
 	alone   [1]pending
@@ -50,6 +52,8 @@ type Need struct {
 	LastWrite  time.Time
 	Pending    *Capture // a capture to wait for; nil when none is pending
 	Open       bool     // a write of the session has not ended
+	Ahead      bool     // see AheadOf
+	Floors     []*Floor // what was read and is no position yet; it counts for LevelCausal and above
 }
 
 // Verdict says what a capture told of positions or writes that it was asked about.
@@ -92,6 +96,7 @@ func (s *Session) ViewTo(cluster string, clock func() time.Time, n *Need) Verdic
 	n.Until = c.entry.Until
 	n.LastWrite = c.entry.At
 	n.Open = c.open > 0
+	n.Floors, n.Ahead = c.floors, c.ahead
 	n.Pending = nil
 	if len(c.pending) > 0 {
 		n.Pending = c.pending[0].capture
@@ -361,6 +366,11 @@ func (s *Session) Token(ctx context.Context, clock func() time.Time, window time
 func (s *Session) entry(ctx context.Context, cluster string, clock func() time.Time, window time.Duration) (Entry, error) {
 	for {
 		need, _ := s.View(cluster, clock)
+		if settled := s.Settle(ctx, cluster, window); settled != nil {
+			e := Entry{Cluster: cluster, Positions: need.Positions, At: need.LastWrite, Until: later(need.Until, clock().Add(window))}
+			return e, settled
+		}
+		need, _ = s.View(cluster, clock)
 		e := Entry{Cluster: cluster, Positions: need.Positions, At: need.LastWrite, Until: need.Until}
 		var err error
 		switch {

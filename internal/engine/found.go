@@ -89,6 +89,15 @@ func (f *Found) Ask(ctx context.Context, link monitor.Link) (core.Sample, error)
 	return core.Sample{}, err
 }
 
+// Committing implements monitor.Engine.
+func (f *Found) Committing(ctx context.Context, link monitor.Link) ([]string, error) {
+	e, err := f.find(ctx, link)
+	if err != nil {
+		return nil, err
+	}
+	return e.Committing(ctx, link)
+}
+
 // Need implements monitor.Engine.
 func (f *Found) Need(base, s core.Sample) core.Position {
 	if e := f.Engine(); e != nil {

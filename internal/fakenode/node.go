@@ -252,8 +252,9 @@ func (s *State) row() []string {
 	}
 	timeline := or(uint64(s.Timeline), 1)
 	flush, line, source := core.LSN(or(uint64(s.Flush), uint64(s.LSN))).String(), fmt.Sprintf("%08X", timeline), "0"
+	received := ""
 	if s.Replica {
-		flush, line = "", fmt.Sprint(timeline)
+		flush, line, received = "", fmt.Sprint(timeline), s.LSN.String()
 		if s.Hidden {
 			line = fmt.Sprintf("%d+", or(uint64(s.Floor), 1))
 		}
@@ -267,6 +268,6 @@ func (s *State) row() []string {
 	}
 	return []string{
 		fmt.Sprint(s.Replica), fmt.Sprint(or(s.System, System)), fmt.Sprint(or(uint64(s.Start), 1)), s.LSN.String(), flush, line, source,
-		"8192", "16777216", fmt.Sprint(delay.Microseconds()),
+		"8192", "16777216", fmt.Sprint(delay.Microseconds()), received,
 	}
 }

@@ -39,6 +39,7 @@ type Captures struct {
 	mu      sync.Mutex
 	next    *core.Capture // guarded by mu: joined and not begun; nil when nobody has joined
 	urgent  bool          // guarded by mu: somebody waits for next
+	deep    bool          // guarded by mu: next is to say what is being committed
 	unknown []unknown     // guarded by mu; the one that was looked for last is at the end
 	looking int           // guarded by mu: how many are out of unknown while they are looked for
 	closed  bool          // guarded by mu
@@ -91,6 +92,19 @@ func (c *Captures) Join() *core.Capture {
 		c.signal() // run knows of it from then on
 	}
 	return next
+}
+
+// JoinCommitting is Join for a capture that says as well what is being committed.
+func (c *Captures) JoinCommitting() *core.Capture {
+	capture := c.Join()
+	c.mu.Lock()
+	c.deep = c.deep || c.next == capture
+	joined := c.next == capture
+	c.mu.Unlock()
+	if !joined && capture.Result() == nil {
+		return c.JoinCommitting() // it has begun in between
+	}
+	return capture
 }
 
 // JoinWhenGone returns a capture that begins only after the server session b is gone, so that it covers a write whose
@@ -199,7 +213,8 @@ func (c *Captures) serve() error {
 		c.batch = append(c.batch, c.next)
 		c.next = nil
 	}
-	c.urgent = false
+	deep := c.deep
+	c.urgent, c.deep = false, false
 	c.mu.Unlock()
 	if len(c.batch) == 0 {
 		return nil
@@ -208,14 +223,21 @@ func (c *Captures) serve() error {
 	if err == nil && s.Role != core.RolePrimary {
 		err = fmt.Errorf("read a position on node %q: it is a %s", c.m.cfg.Nodes[c.linked].Name, s.Role)
 	}
+	var committing []string
+	if err == nil && deep {
+		committing, err = c.m.cfg.Engine.Committing(ctx, c.link)
+	}
 	if err != nil {
+		c.mu.Lock()
+		c.deep = c.deep || deep // those who want to know stay
+		c.mu.Unlock()
 		c.hangUp()
 		c.m.Kick(c.linked)
 		return err
 	}
 	c.m.Observe(c.linked, s)
 	r := core.CaptureResult{
-		Position: s.Position, Reported: s.Reported, Need: c.m.cfg.Engine.Need(c.m.base(), s), History: s.History,
+		Position: s.Position, Reported: s.Reported, Saw: s.Saw(), Committing: committing, Need: c.m.cfg.Engine.Need(c.m.base(), s), History: s.History,
 		Start: s.Start, At: s.Ended,
 	}
 	for _, w := range c.batch {

@@ -45,6 +45,9 @@ type Engine interface {
 	// Ask reads identity, role and position of the server at the other end, these in one statement. Began and Ended are the
 	// caller's to fill in.
 	Ask(ctx context.Context, link Link) (core.Sample, error)
+	// Committing names all transactions that may be in the primary's log and that reads there do not see yet, among others; none
+	// when the server does not tell.
+	Committing(ctx context.Context, link Link) ([]string, error)
 	// Need returns what a write asks of later reads that the primary's sample s covers, when base is the first sample of
 	// the primary that this process took; the zero Position when that is the whole of s.Position.
 	Need(base, s core.Sample) core.Position

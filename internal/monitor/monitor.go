@@ -3,7 +3,7 @@ package monitor
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,6 +59,7 @@ type Monitor struct {
 	telling bool            // guarded by mu: somebody is calling OnEvent
 	waiters waiters         // guarded by mu
 	first   core.Sample     // guarded by mu: the oldest sample of a primary
+	next    []*core.Capture // guarded by mu, by node: joined by those who wait for its next probe; nil when nobody does
 }
 
 // Start watches the nodes until Close.
@@ -66,6 +67,7 @@ func Start(cfg Config) *Monitor {
 	m := &Monitor{cfg: cfg}
 	m.ctx, m.cancel = context.WithCancelCause(context.Background())
 	m.views = make([]core.NodeView, len(cfg.Nodes))
+	m.next = make([]*core.Capture, len(cfg.Nodes))
 	for i, n := range cfg.Nodes {
 		m.views[i] = core.NodeView{Name: n.Name, Zone: n.Zone, Weight: n.Weight, Shared: n.Shared, Blind: n.Blind}
 		m.nodes = append(m.nodes, newNode(m, i, n))
@@ -85,6 +87,39 @@ func (m *Monitor) Close() {
 	m.mu.Unlock()
 	m.cancel(ErrClosed)
 	m.wg.Wait()
+	for i := range m.nodes {
+		complete(m.take(i), core.Sample{}, ErrClosed)
+	}
+}
+
+// After returns a capture of what node i shows, by a probe that begins after this call. It does not block.
+func (m *Monitor) After(i int) *core.Capture {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.next[i] == nil {
+		c := core.NewCapture(func() { m.Kick(i) })
+		if m.closed {
+			complete(c, core.Sample{}, ErrClosed)
+			return c
+		}
+		m.next[i] = c
+	}
+	return m.next[i]
+}
+
+// take returns the capture that a probe of node i serves which begins now, or nil.
+func (m *Monitor) take(i int) *core.Capture {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.next[i]
+	m.next[i] = nil
+	return c
+}
+
+func complete(c *core.Capture, s core.Sample, err error) {
+	if c != nil {
+		c.Complete(core.CaptureResult{Position: s.Saw(), TimelineFloor: s.TimelineFloor, Start: s.Start, At: time.Now(), Err: err})
+	}
 }
 
 // Snapshot returns what is known now.
@@ -212,7 +247,7 @@ func (m *Monitor) takeLocked(i int, s core.Sample) {
 	if prev.Start != s.Start || !prev.Position.ReachedBy(&s.Position) {
 		// Another run of the server, or a crash that did not end it: what was known of it is of the past.
 		v.Confirmed, v.ConfirmedTimeline = core.Position{}, 0
-		v.Rate, v.Delay = 0, 0
+		v.Rate, v.Delay, v.AsOf = 0, 0, time.Time{}
 		m.nodes[i].anchor = s
 	} else if prev.Role == core.RoleReplica && prev.Position.Timeline != 0 && s.Position.Timeline == 0 {
 		// Its receiver has ended, and with it the word for the timeline. What was exact stays proven.
@@ -266,8 +301,34 @@ func (m *Monitor) measureLocked(i int, prev core.Sample) {
 			v.Delay = d
 		}
 	}
+	m.dateLocked(v)
 	m.nodes[i].rate(v)
 	v.Stopped = m.nodes[i].stopped(v, prev, m.up)
+}
+
+// dateLocked works out up to when a replica is proven to show everything. What one run of a server shows only grows.
+func (m *Monitor) dateLocked(v *core.NodeView) {
+	proof, _ := v.Proof()
+	newest, ok := m.history.newest()
+	if !ok || !proof.SameHistory(newest.inserted) {
+		return
+	}
+	if n := m.history.reached(&proof, inserted); n > 0 && m.history.points[n-1].began.After(v.AsOf) {
+		v.AsOf = m.history.points[n-1].began
+	}
+}
+
+// Since returns what the primary had at some moment after since, the earliest that is known, and when that had been read.
+// ok is false when nothing is known of it.
+func (m *Monitor) Since(since time.Time) (p core.Position, at time.Time, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	points := m.history.points
+	i := sort.Search(len(points), func(i int) bool { return !points[i].began.Before(since) })
+	if i == len(points) {
+		return core.Position{}, time.Time{}, false
+	}
+	return points[i].inserted, points[i].ended, true
 }
 
 // rememberLocked takes in a sample of the primary. Replicas are measured against it: the first one of a log is the
@@ -279,6 +340,11 @@ func (m *Monitor) rememberLocked(s core.Sample) {
 	first := s.Position.System != m.history.system || s.Position.Timeline != m.history.timeline
 	m.history.add(s)
 	m.confirmLocked(s)
+	for i := range m.views {
+		if v := &m.views[i]; v.Role == core.RoleReplica {
+			m.dateLocked(v)
+		}
+	}
 	if !first {
 		return
 	}
@@ -357,5 +423,5 @@ func (m *Monitor) publishLocked() {
 
 // jitter spreads d by a quarter either way, so that many processes do not probe in step.
 func jitter(d time.Duration) time.Duration {
-	return d - d/4 + rand.N(d/2+1)
+	return d - d/4 + time.Duration(core.Chance()%uint64(d/2+1))
 }

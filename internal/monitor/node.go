@@ -91,12 +91,15 @@ func (n *node) run() {
 			}
 		}
 		last = time.Now()
+		asked := n.m.take(n.index)
 		sample, err := n.probe()
 		if n.m.ctx.Err() != nil {
+			complete(asked, core.Sample{}, ErrClosed)
 			return
 		}
 		failed = err != nil
 		n.m.observe(n.index, sample, err)
+		complete(asked, sample, err)
 		timer.Reset(n.pause(failed, last))
 	}
 }

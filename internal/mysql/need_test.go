@@ -144,9 +144,9 @@ func TestK5_24_NoPosition(t *testing.T) {
 		row  []string
 		want string
 	}{
-		{"MySQL that does not log", mysql.Engine{}, []string{uuidA, "5", "0", "0", "ON", uuidB + ":1-5", "1700000000", ""}, "log_bin is off"},
-		{"MariaDB that does not log", mysql.Engine{MariaDB: true}, []string{"h:3306:1", "5", "0", "0", "0", "0-1-5", "0-1-5", "", "1700000000", ""}, "log_bin is off"},
-		{"a MariaDB replica that has replicated nothing", mysql.Engine{MariaDB: true}, []string{"h:3306:1", "5", "1", "1", "0", "", "", "", "1700000000", ""}, "gtid_slave_pos is empty"},
+		{"MySQL that does not log", mysql.Engine{}, []string{uuidA, "5", "0", "0", "ON", "", uuidB + ":1-5", "1700000000", ""}, "log_bin is off"},
+		{"MariaDB that does not log", mysql.Engine{MariaDB: true}, []string{"h:3306:1", "5", "0", "0", "0", "0-1-5", "0-1-5", "", "", "1", "1700000000", ""}, "log_bin is off"},
+		{"a MariaDB replica that has replicated nothing", mysql.Engine{MariaDB: true}, []string{"h:3306:1", "5", "1", "1", "0", "", "", "", "", "1", "1700000000", ""}, "gtid_slave_pos is empty"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, err := c.e.ParseProbe(c.row)
@@ -157,7 +157,7 @@ func TestK5_24_NoPosition(t *testing.T) {
 		})
 	}
 	t.Run("a MySQL replica that does not log has a position", func(t *testing.T) {
-		s, err := mysql.Engine{}.ParseProbe([]string{uuidA, "5", "1", "1", "ON", uuidB + ":1-5", "1700000000", ""})
+		s, err := mysql.Engine{}.ParseProbe([]string{uuidA, "5", "1", "1", "ON", "", uuidB + ":1-5", "1700000000", ""})
 		require.NoError(t, err)
 		require.EqualValues(t, 5, s.Position.LSN)
 	})

@@ -18,7 +18,7 @@ import (
 // clusters, is asked for on a connection now and then only: it costs more than all the rest.
 const (
 	mysqlSQL = `SELECT @@GLOBAL.server_uuid, CONNECTION_ID(), @@GLOBAL.read_only, @@GLOBAL.log_bin, @@GLOBAL.gtid_mode,
- @@GLOBAL.gtid_executed, `
+ @@GLOBAL.gtid_owned, @@GLOBAL.gtid_executed, `
 	mysqlFacts = `(SELECT CAST(UNIX_TIMESTAMP() - VARIABLE_VALUE AS SIGNED) FROM performance_schema.global_status
  WHERE VARIABLE_NAME = 'Uptime'),
  (SELECT GROUP_CONCAT(CONCAT(LOWER(VARIABLE_NAME), '=', VARIABLE_VALUE)) FROM performance_schema.global_variables
@@ -26,7 +26,7 @@ const (
 
 	mariadbSQL = `SELECT CONCAT(@@GLOBAL.hostname, ':', @@GLOBAL.port, ':', @@GLOBAL.server_id), CONNECTION_ID(),
  @@GLOBAL.read_only, @@GLOBAL.log_bin, @@GLOBAL.gtid_domain_id, @@GLOBAL.gtid_current_pos, @@GLOBAL.gtid_slave_pos,
- @@GLOBAL.gtid_binlog_state, `
+ @@GLOBAL.gtid_binlog_state, @@GLOBAL.gtid_binlog_pos, @@GLOBAL.log_slave_updates, `
 	mariadbFacts = `(SELECT CAST(UNIX_TIMESTAMP() - VARIABLE_VALUE AS SIGNED) FROM information_schema.GLOBAL_STATUS
  WHERE VARIABLE_NAME = 'UPTIME'),
  (SELECT GROUP_CONCAT(CONCAT(LOWER(VARIABLE_NAME), '=', VARIABLE_VALUE)) FROM information_schema.GLOBAL_VARIABLES
@@ -37,8 +37,8 @@ const (
 
 // How many columns the statements have.
 const (
-	mysqlColumns   = 8
-	mariadbColumns = 10
+	mysqlColumns   = 9
+	mariadbColumns = 12
 )
 
 // ProbeSQL returns the statement that reads identity, role and position at once. It has no arguments.
@@ -97,12 +97,15 @@ type probe struct {
 	readOnly   bool
 	logs       bool // what it writes
 	gtidMode   string
+	owned      core.GTIDSet // being committed: a read may see it before it is in executed, and so it is read first
 	executed   core.GTIDSet
 	domain     uint32
 	current    core.MariaDBGTID // replayed and written
 	replayed   core.MariaDBGTID
 	logged     core.MariaDBGTID
-	facts      facts // zero after shortSQL
+	binlog     core.MariaDBGTID // the end of the log, in which a transaction is before anyone sees it
+	logsAll    bool             // also what it has replayed
+	facts      facts            // zero after shortSQL
 }
 
 func (e Engine) parse(row []string) (*probe, error) {
@@ -121,14 +124,17 @@ func (e Engine) parse(row []string) (*probe, error) {
 	if e.MariaDB {
 		domain, domainErr := strconv.ParseUint(row[4], 10, 32)
 		p.domain, err = uint32(domain), domainErr
-		for i, list := range []*core.MariaDBGTID{&p.current, &p.replayed, &p.logged} {
+		p.logsAll = on(row[9])
+		for i, list := range []*core.MariaDBGTID{&p.current, &p.replayed, &p.logged, &p.binlog} {
 			if err == nil {
 				*list, err = core.ParseMariaDBGTID(row[5+i])
 			}
 		}
 	} else {
 		p.gtidMode = row[4]
-		p.executed, err = core.ParseGTIDSet(row[5])
+		if p.owned, err = core.ParseGTIDSet(withoutOwners(row[5])); err == nil {
+			p.executed, err = core.ParseGTIDSet(row[6])
+		}
 	}
 	if err == nil {
 		err = p.facts.parse(row[want-2], row[want-1])
@@ -137,6 +143,24 @@ func (e Engine) parse(row []string) (*probe, error) {
 		return nil, fmt.Errorf("read the server's position: %w", err)
 	}
 	return p, nil
+}
+
+// withoutOwners is @@gtid_owned as a set: "uuid:5#17:6#18" without the threads.
+func withoutOwners(owned string) string {
+	if !strings.Contains(owned, "#") {
+		return owned
+	}
+	var b strings.Builder
+	for at := 0; at < len(owned); at++ {
+		if owned[at] != '#' {
+			b.WriteByte(owned[at])
+			continue
+		}
+		for at+1 < len(owned) && '0' <= owned[at+1] && owned[at+1] <= '9' {
+			at++
+		}
+	}
+	return b.String()
 }
 
 // on reads a switch of either server. MariaDB 12's read_only has several values that all mean yes.
@@ -215,6 +239,9 @@ func (p *probe) mysqlPosition(r *Report) {
 	}
 	size := transactions(p.executed)
 	r.Position = core.MySQLPosition(p.executed, size)
+	if !p.owned.IsZero() {
+		r.Seen = core.MySQLPosition(p.executed.Union(p.owned), size)
+	}
 	if own, ok := core.ParseUUID(p.stream()); ok {
 		r.Own = core.MySQLPosition(p.executed.MovedSince(p.executed, own), size)
 	}
@@ -245,6 +272,9 @@ func (p *probe) mariadbPosition(r *Report) {
 		size += core.LSN(e.Sequence)
 	}
 	r.Position = core.MariaDBPosition(list, size)
+	if r.Seen = core.MariaDBPosition(p.binlog.Union(list), size); !p.logs || r.Role == core.RoleReplica && !p.logsAll {
+		r.SeenUnknown = true
+	}
 	r.Own = core.MariaDBPosition(list.MovedSince(list, p.domain), size)
 }
 

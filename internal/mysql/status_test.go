@@ -60,12 +60,14 @@ func TestAskBrokenApplier(t *testing.T) {
 }
 
 func TestParseProbeRefuses(t *testing.T) {
-	my := []string{uuidA, "5", "0", "1", "ON", uuidB + ":1-5", "1700000000", "wsrep_on=OFF,wsrep_provider=none"}
-	maria := []string{"h:3306:1", "5", "0", "1", "0", "0-1-5", "0-1-4", "0-1-5", "1700000000", "wsrep_on=ON,wsrep_provider=none"}
+	my := []string{uuidA, "5", "0", "1", "ON", uuidA + ":7#12#14:9#15", uuidB + ":1-5", "1700000000", "wsrep_on=OFF,wsrep_provider=none"}
+	maria := []string{"h:3306:1", "5", "0", "1", "0", "0-1-5", "0-1-4", "0-1-5", "0-1-6", "1", "1700000000", "wsrep_on=ON,wsrep_provider=none"}
 	s, err := mysql.Engine{}.ParseProbe(my)
 	require.NoError(t, err)
 	require.Equal(t, uuidB+":1-5", s.Position.String())
 	require.True(t, s.Own.IsZero(), "it has written nothing itself")
+	saw := s.Saw()
+	require.Equal(t, core.Covered, core.MySQLPosition(mustParse(t, uuidA+":7:9,"+uuidB+":1-5"), 0).CoveredBy(saw), "a read may see what is being committed")
 	s, err = mysql.Engine{MariaDB: true}.ParseProbe(maria)
 	require.NoError(t, err)
 	require.Equal(t, "0-1-5", s.Position.String())
@@ -79,27 +81,31 @@ func TestParseProbeRefuses(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, core.RoleReplica, s.Role)
 	require.Equal(t, "0-1-4", s.Position.String())
+	require.Equal(t, "0-1-6", s.Saw().String(), "a read may see what is in the log")
+	s, err = mysql.Engine{MariaDB: true}.ParseProbe(with(with(maria, 2, "1"), 9, "OFF"))
+	require.NoError(t, err)
+	require.True(t, s.Saw().IsZero(), "what it has replayed is not in its log")
 	for name, c := range map[string]struct {
 		e    mysql.Engine
 		row  []string
 		want string
 	}{
-		"no answer":        {mysql.Engine{}, nil, "0 columns instead of 8"},
-		"the other's":      {mysql.Engine{MariaDB: true}, my, "8 columns instead of 10"},
+		"no answer":        {mysql.Engine{}, nil, "0 columns instead of 9"},
+		"the other's":      {mysql.Engine{MariaDB: true}, my, "9 columns instead of 12"},
 		"no name":          {mysql.Engine{}, with(my, 0, ""), "who it is"},
-		"no set":           {mysql.Engine{}, with(my, 5, "x"), "GTID"},
-		"no start":         {mysql.Engine{}, with(my, 6, ""), "when it was started"},
-		"start":            {mysql.Engine{}, with(my, 6, "x"), "when the server was started"},
+		"no set":           {mysql.Engine{}, with(my, 6, "x"), "GTID"},
+		"no start":         {mysql.Engine{}, with(my, 7, ""), "when it was started"},
+		"start":            {mysql.Engine{}, with(my, 7, "x"), "when the server was started"},
 		"no domain":        {mysql.Engine{MariaDB: true}, with(maria, 4, "x"), "invalid syntax"},
 		"no position":      {mysql.Engine{MariaDB: true}, with(maria, 5, "x"), "GTID"},
-		"Galera":           {mysql.Engine{MariaDB: true}, with(maria, 9, "wsrep_on=ON,wsrep_provider=/usr/lib/galera/libgalera_smm.so"), "Galera"},
-		"Galera, of MySQL": {mysql.Engine{}, with(my, 7, "wsrep_on=ON,wsrep_provider=/usr/lib/galera4/libgalera_smm.so"), "Galera"},
+		"Galera":           {mysql.Engine{MariaDB: true}, with(maria, 11, "wsrep_on=ON,wsrep_provider=/usr/lib/galera/libgalera_smm.so"), "Galera"},
+		"Galera, of MySQL": {mysql.Engine{}, with(my, 8, "wsrep_on=ON,wsrep_provider=/usr/lib/galera4/libgalera_smm.so"), "Galera"},
 	} {
 		_, err := c.e.ParseProbe(c.row)
 		require.ErrorContains(t, err, c.want, name)
 		require.NotContains(t, err.Error(), "\n", name)
 	}
-	_, err = mysql.Engine{MariaDB: true}.ParseProbe(with(maria, 9, "wsrep_on=ON,wsrep_provider=/x.so"))
+	_, err = mysql.Engine{MariaDB: true}.ParseProbe(with(maria, 11, "wsrep_on=ON,wsrep_provider=/x.so"))
 	require.ErrorIs(t, err, mysql.ErrUnsupported)
 }
 
@@ -111,4 +117,11 @@ func TestTransactions(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, mysql.Transactions(set), text)
 	}
+}
+
+func mustParse(t *testing.T, text string) core.GTIDSet {
+	t.Helper()
+	set, err := core.ParseGTIDSet(text)
+	require.NoError(t, err)
+	return set
 }

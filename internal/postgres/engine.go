@@ -39,11 +39,12 @@ const probeSQL = `SELECT r.rec::text,
  CASE WHEN r.rec THEN (SELECT count(w.pid)::text FROM pg_stat_get_wal_receiver() w) ELSE '0' END,
  current_setting('wal_block_size'),
  pg_size_bytes(current_setting('wal_segment_size'))::text,
- (extract(epoch FROM current_setting('wal_writer_delay')::interval) * 1000000)::bigint::text
+ (extract(epoch FROM current_setting('wal_writer_delay')::interval) * 1000000)::bigint::text,
+ coalesce(CASE WHEN r.rec THEN pg_last_wal_receive_lsn() END::text, '')
 FROM (SELECT pg_is_in_recovery() AS rec OFFSET 0) r`
 
 // probeColumns is how many columns probeSQL has.
-const probeColumns = 10
+const probeColumns = 11
 
 // Name is the kind's name.
 func (Engine) Name() string { return "PostgreSQL" }
@@ -90,6 +91,17 @@ const roleSQL = "SELECT pg_is_in_recovery()::text, (extract(epoch FROM pg_postma
 func hidesPositions(err error) bool {
 	a, _ := answerOf(err)
 	return a.code == "0A000" || a.code == "42883" || a.code == "42501" // not supported, no such function, no right
+}
+
+// Committing implements monitor.Engine. A transaction holds the lock on its own number until its commit is seen; a snapshot
+// does not name those that have begun since the newest one that has ended.
+func (Engine) Committing(ctx context.Context, link monitor.Link) ([]string, error) {
+	row, err := link.QueryRow(ctx, "SELECT coalesce(string_agg(transactionid::text, ','), '') FROM pg_locks"+
+		" WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted")
+	if err != nil || len(row) != 1 || row[0] == "" {
+		return nil, err
+	}
+	return strings.Split(row[0], ","), nil
 }
 
 // Need implements monitor.Engine: a place in the log stands for all before it.
@@ -142,7 +154,23 @@ func (Engine) ParseProbe(row []string) (core.Sample, error) {
 	if s.Reported != 0 {
 		s.Position = core.Position{Kind: core.KindPostgres, System: s.Start.System, Timeline: timeline, LSN: lsn}
 	}
-	return s, nil
+	if replica {
+		s.Seen, s.SeenUnknown = seen(s.Position, p.lsn(10))
+	}
+	return s, p.err
+}
+
+// seen is a position that all that a read on a standby could see is at or below. What a commit record does can be seen a
+// moment before the record counts as replayed. So while there is more to replay, one record more is asked for: whoever
+// has replayed anything beyond the position has replayed the record that begins there.
+func seen(replayed core.Position, received core.LSN) (p core.Position, unknown bool) {
+	switch {
+	case received == 0 || replayed.IsZero():
+		return core.Position{}, true // it never streamed
+	case received > replayed.LSN:
+		replayed.LSN++
+	}
+	return replayed, false
 }
 
 type parser struct {

@@ -19,11 +19,11 @@ func position(timeline uint32, lsn core.LSN) core.Position {
 
 // answers are what the two kinds of servers say, with the last words replaced.
 func primaryRow(change map[int]string) []string {
-	return replaced([]string{"false", "7672", "1790000000123456", "1/7D000000", "1/7CFFFF00", "0000000A", "0", "8192", "16777216", "200000"}, change)
+	return replaced([]string{"false", "7672", "1790000000123456", "1/7D000000", "1/7CFFFF00", "0000000A", "0", "8192", "16777216", "200000", ""}, change)
 }
 
 func replicaRow(change map[int]string) []string {
-	return replaced([]string{"true", "7672", "1790000000123456", "1/7D000000", "", "10", "1", "8192", "16777216", "200000"}, change)
+	return replaced([]string{"true", "7672", "1790000000123456", "1/7D000000", "", "10", "1", "8192", "16777216", "200000", "1/7D000000"}, change)
 }
 
 func replaced(row []string, change map[int]string) []string {
@@ -56,22 +56,30 @@ func TestParseProbe(t *testing.T) {
 			Flush: 0x17CFFFF00, FlushDelay: 30 * time.Millisecond,
 		}},
 		"a replica": {replicaRow(nil), core.Sample{
-			Start: start, Role: core.RoleReplica, Position: position(10, 0x17D000000), Reported: 0x17D000000,
+			Start: start, Role: core.RoleReplica, Position: position(10, 0x17D000000), Reported: 0x17D000000, Seen: position(10, 0x17D000000),
+			FlushDelay: 600 * time.Millisecond, HasSource: true,
+		}},
+		"a replica with more to replay": {replicaRow(map[int]string{10: "1/7D002018"}), core.Sample{
+			Start: start, Role: core.RoleReplica, Position: position(10, 0x17D000000), Reported: 0x17D000000, Seen: position(10, 0x17D000001),
+			FlushDelay: 600 * time.Millisecond, HasSource: true,
+		}},
+		"a replica that never streamed": {replicaRow(map[int]string{10: ""}), core.Sample{
+			Start: start, Role: core.RoleReplica, Position: position(10, 0x17D000000), Reported: 0x17D000000, SeenUnknown: true,
 			FlushDelay: 600 * time.Millisecond, HasSource: true,
 		}},
 		"a replica is not rounded": {replicaRow(map[int]string{3: "1/7D002018"}), core.Sample{
-			Start: start, Role: core.RoleReplica, Position: position(10, 0x17D002018), Reported: 0x17D002018,
+			Start: start, Role: core.RoleReplica, Position: position(10, 0x17D002018), Reported: 0x17D002018, Seen: position(10, 0x17D002018),
 			FlushDelay: 600 * time.Millisecond, HasSource: true,
 		}},
 		"a replica that does not tell its timeline": {replicaRow(map[int]string{5: "3+"}), core.Sample{
-			Start: start, Role: core.RoleReplica, Position: position(0, 0x17D000000), Reported: 0x17D000000,
+			Start: start, Role: core.RoleReplica, Position: position(0, 0x17D000000), Reported: 0x17D000000, Seen: position(0, 0x17D000000),
 			FlushDelay: 600 * time.Millisecond, HasSource: true, TimelineFloor: 3,
 		}},
 		"a replica that knows nothing": {replicaRow(map[int]string{3: "", 5: "", 6: "0"}), core.Sample{
-			Start: start, Role: core.RoleReplica, FlushDelay: 600 * time.Millisecond,
+			Start: start, Role: core.RoleReplica, FlushDelay: 600 * time.Millisecond, SeenUnknown: true,
 		}},
 		"text as another driver prints it": {replicaRow(map[int]string{0: "t"}), core.Sample{
-			Start: start, Role: core.RoleReplica, Position: position(10, 0x17D000000), Reported: 0x17D000000,
+			Start: start, Role: core.RoleReplica, Position: position(10, 0x17D000000), Reported: 0x17D000000, Seen: position(10, 0x17D000000),
 			FlushDelay: 600 * time.Millisecond, HasSource: true,
 		}},
 	} {

@@ -2,7 +2,6 @@ package router
 
 import (
 	"math"
-	"math/rand/v2"
 	"time"
 
 	"github.com/readroute/readroute/internal/core"
@@ -37,7 +36,7 @@ func (c control) holdsBack() bool {
 	case c.share() == everything:
 		return false
 	}
-	return rand.Uint32() >= c.share()
+	return uint32(core.Chance()) >= c.share()
 }
 
 // SetMode changes the mode. A statement that is routed after SetMode has returned follows it.

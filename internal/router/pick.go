@@ -2,7 +2,6 @@ package router
 
 import (
 	"math/bits"
-	"math/rand/v2"
 
 	"github.com/readroute/readroute/internal/core"
 )
@@ -12,8 +11,8 @@ func (r *Router) pick(nodes uint64, s *core.Snapshot) int {
 	if nodes&(nodes-1) == 0 {
 		return bits.TrailingZeros64(nodes)
 	}
-	a := nth(nodes, s, rand.Uint64())
-	b := nth(nodes, s, rand.Uint64())
+	a := nth(nodes, s, core.Chance())
+	b := nth(nodes, s, core.Chance())
 	if r.load(b, s) < r.load(a, s) {
 		return b
 	}

@@ -19,6 +19,7 @@ var (
 	ErrNoReplica   = errors.New("readroute: no healthy replica")
 	ErrProtected   = errors.New("readroute: too many reads fall back to the primary")
 	ErrUnknownNode = errors.New("readroute: no node of that name")
+	ErrUnknownTag  = errors.New("readroute: no node has that tag")
 	ErrClosed      = errors.New("readroute: closed")
 )
 
@@ -42,9 +43,13 @@ type Config struct {
 	MaxLag         time.Duration
 	CaptureTimeout time.Duration
 	FallbackLimit  int // 0: none
+	// Tags are those of each node; nil when no node has any. A node with tags serves only reads that ask for one of them.
+	Tags [][]string
 	// OnDecision and OnVerdict may be nil. They are called on the caller's goroutine and must not keep their arguments.
 	OnDecision func(context.Context, *Decided)
 	OnVerdict  func(core.Verdict)
+	// OnAhead hears that a read runs on the primary although a replica may have shown its session more. It may be nil.
+	OnAhead func()
 }
 
 // Router routes the statements of one cluster.
@@ -55,14 +60,18 @@ type Router struct {
 	Process core.Session
 
 	cfg      Config
-	control  atomic.Uint64  // a control
-	inflight []atomic.Int64 // statements that run on each node
-	fallback chan struct{}  // a slot for each read that falls back; nil: no limit
+	places   []core.Place
+	tags     map[string]uint64        // nodes, by tag
+	barred   uint64                   // nodes that have a tag
+	control  atomic.Uint64            // a control
+	goOn     atomic.Pointer[[]string] // transactions that were under way on the primary for too long to be just committing
+	inflight []atomic.Int64           // statements that run on each node
+	fallback chan struct{}            // a slot for each read that falls back; nil: no limit
 	counts   []atomic.Uint64
 	names    map[string]int
 }
 
-// New returns a router. nodes are the names of the monitor's nodes, in its order.
+// New returns a router. nodes are the names of the monitor's nodes, in its order, and cfg.Tags their tags.
 func New(cfg Config, m *monitor.Monitor, c *monitor.Captures, nodes []string) *Router {
 	r := &Router{
 		Monitor:  m,
@@ -74,49 +83,27 @@ func New(cfg Config, m *monitor.Monitor, c *monitor.Captures, nodes []string) *R
 	}
 	for i, n := range nodes {
 		r.names[n] = i
+		r.places = append(r.places, core.Place{
+			Node:   i,
+			Newest: func() *core.Sample { return &m.Snapshot().Nodes[i].Sample },
+			After:  func() *core.Capture { return m.After(i) },
+			Date:   r.date,
+		})
+	}
+	for i, tags := range cfg.Tags {
+		for _, t := range tags {
+			if r.tags == nil {
+				r.tags = make(map[string]uint64)
+			}
+			r.tags[t] |= 1 << i
+			r.barred |= 1 << i
+		}
 	}
 	r.control.Store(uint64(newControl(ModeRoute, everything)))
 	if cfg.FallbackLimit > 0 {
 		r.fallback = make(chan struct{}, cfg.FallbackLimit)
 	}
 	return r
-}
-
-// Request is one statement to be routed.
-type Request struct {
-	Class   core.Class
-	Hint    core.Hint
-	Held    core.Held
-	Replica int    // node of the replica connection that the caller holds, or core.AnyNode
-	Exclude uint64 // nodes that have failed this statement
-	Retry   core.Retry
-	// Dry routes without waiting: the first decision is the answer.
-	Dry bool
-	// Slot is true when the caller has a fallback slot already.
-	Slot bool
-	// Waited is what this statement has waited before: all its waits share one budget.
-	Waited time.Duration
-}
-
-// Decided is where a statement goes.
-type Decided struct {
-	Node     int // -1: nowhere, Err says why
-	Role     core.Role
-	Reason   core.Reason
-	Class    core.Class
-	Level    core.Level
-	Waited   time.Duration // in all, with what the request had waited before
-	Retry    core.Retry
-	FellBack bool
-	Slot     bool // a fallback slot was taken: the caller gives it back with Release
-	// Positions is what the node must show; it is empty when any state will do.
-	Positions  []core.Position
-	CapturedAt time.Time
-	// Covering is what the node was found to cover them by; nil when they need not be covered, or were not found to be.
-	Covering  *core.Snapshot
-	WouldWait bool    // of a dry run: it would have to wait first
-	Shadow    *Shadow // in ModeShadow
-	Err       error
 }
 
 // Route finds the node for a statement. It blocks for at most CaptureTimeout plus the strategy's wait, or until ctx
@@ -135,18 +122,21 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 		Exclude:  req.Exclude,
 		Budget:   r.cfg.Strategy.Wait,
 	}
-	session := r.apply(core.FromContext(ctx), &in)
+	session, err := r.apply(core.FromContext(ctx), &in)
 	if req.Waited > 0 {
 		in.Budget = max(0, in.Budget-req.Waited)
 		in.Waited = in.Budget == 0
 	}
-	if in.Node >= len(r.inflight) {
-		out.Level, out.Reason, out.Err = in.Level, core.ReasonContext, ErrUnknownNode
+	if err != nil {
+		out.Level, out.Reason, out.Err = in.Level, core.ReasonContext, err
 		return
 	}
 	if in.Class == core.ClassWrite || in.Class == core.ClassTxControl || in.Held == core.HeldTx {
 		// Nothing to look up: such a statement goes to the primary whatever the session needs.
 		session, in.Level = nil, core.LevelUnset
+	}
+	if in.Level == core.LevelEventual || in.Level > 0 {
+		session = nil // what it needs does not matter
 	}
 	if mode := control(r.control.Load()); mode.holdsBack() {
 		in.PrimaryAll = true
@@ -157,6 +147,7 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 	var began time.Time
 	limit := in.Budget
 	lost, clipped := false, false
+	var extra demand
 	for {
 		if session != nil {
 			if v := session.ViewTo(r.cfg.Cluster, now, &in.Need); v != core.VerdictNone {
@@ -164,15 +155,24 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 				r.verdict(v)
 			}
 		}
+		if in.Asked {
+			extra.add(&in)
+		}
 		d, s := r.decide(&in)
 		if lost && d.Action != core.Refuse {
 			d = core.Decision{Action: core.GoPrimary, Reason: core.ReasonPositionLost}
 		}
 		switch d.Action {
 		case core.GoPrimary, core.GoReplica, core.Refuse:
+			if d.Action == core.GoPrimary && session != nil && !req.Dry && (in.Level == core.LevelCausal || in.Level == core.LevelGlobal) && in.Need.AheadOf() {
+				if began.IsZero() {
+					began = time.Now()
+				}
+				r.catchUp(ctx, session)
+			}
 			r.settle(ctx, req, &in, d, s, began, out)
 			return
-		case core.WaitReplica, core.WaitCapture, core.AskPrimary:
+		case core.WaitReplica, core.WaitCapture, core.AskPrimary, core.AskFloor, core.AskSince, core.AskNow:
 		}
 		if req.Dry {
 			r.dry(&in, d, out)
@@ -190,7 +190,7 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 		if began.IsZero() {
 			began = in.Now
 		}
-		if r.wait(ctx, session, &in, d) {
+		if r.wait(ctx, session, &in, d, &extra) {
 			in.Budget = max(0, limit-time.Since(began))
 			in.Waited = in.Waited || in.Budget == 0 // for a capture, for as long as it might
 		} else {
@@ -215,7 +215,7 @@ func (r *Router) decide(in *core.Input) (core.Decision, *core.Snapshot) {
 		in.Strategy.Sticky, in.Budget = true, 0
 	}
 	in.Now = time.Time{}
-	if in.Strategy.Sticky || !in.Need.Until.IsZero() {
+	if in.Strategy.Sticky || !in.Need.Until.IsZero() || in.Level > 0 {
 		in.Now = time.Now()
 	}
 	d := core.Decide(in, s)
@@ -227,8 +227,8 @@ func (r *Router) decide(in *core.Input) (core.Decision, *core.Snapshot) {
 }
 
 // apply takes in what the context says and returns the session that the read belongs to.
-func (r *Router) apply(o *core.Options, in *core.Input) *core.Session {
-	var session *core.Session
+func (r *Router) apply(o *core.Options, in *core.Input) (session *core.Session, err error) {
+	in.Barred = r.barred
 	if o != nil {
 		session = o.Session
 		in.Level = o.Level
@@ -238,12 +238,8 @@ func (r *Router) apply(o *core.Options, in *core.Input) *core.Session {
 		if o.HasWait {
 			in.Budget = o.Wait
 		}
-		if o.Node != "" {
-			i, ok := r.names[o.Node]
-			if !ok {
-				i = len(r.inflight)
-			}
-			in.Node = i
+		if o.Node != "" || o.Tags != nil {
+			err = r.choose(o, in)
 		}
 	}
 	if session == nil && in.Level == core.LevelUnset {
@@ -259,16 +255,24 @@ func (r *Router) apply(o *core.Options, in *core.Input) *core.Session {
 	if in.Level == core.LevelUnset && session != nil {
 		in.Level = r.cfg.Level
 	}
-	return session
+	return session, err
 }
 
 // wait does what the decision asks for. It reports whether the read may wait again.
-func (r *Router) wait(ctx context.Context, session *core.Session, in *core.Input, d core.Decision) bool {
+func (r *Router) wait(ctx context.Context, session *core.Session, in *core.Input, d core.Decision, extra *demand) bool {
 	switch d.Action {
+	case core.AskFloor:
+		in.NoCapture = !r.settleFloors(ctx, session)
+	case core.AskSince, core.AskNow:
+		in.Asked = r.askPrimary(ctx, in, d.Action, extra)
+		in.NoCapture = !in.Asked
 	case core.WaitCapture:
 		in.NoCapture = !r.waitCapture(ctx, in.Need.Pending)
 	case core.AskPrimary:
 		in.NoCapture = true
+		if session == nil {
+			return true // the primary's own position of just now, and another primary since
+		}
 		c := r.Captures.Join()
 		session.Judge(r.cfg.Cluster, in.Now, in.Need.Positions, c, r.cfg.Strategy.Window)
 		r.waitCapture(ctx, c)
@@ -310,8 +314,16 @@ func (r *Router) settle(ctx context.Context, req *Request, in *core.Input, d cor
 		switch {
 		case d.Reason == core.ReasonStale || in.Level == core.LevelEventual:
 			out.Positions = nil
-		case !in.Strategy.Sticky:
+			return
+		case in.Level > 0 && !in.Asked:
+			proof, _ := s.Nodes[out.Node].Proof()
+			out.Positions, out.CapturedAt = []core.Position{proof}, time.Time{} // what AsOf rests on
+		}
+		if !in.Strategy.Sticky {
 			out.Covering = s
+		}
+		if len(in.Need.Floors) > 0 && (in.Level == core.LevelCausal || in.Level == core.LevelGlobal) {
+			out.Floor = in.Need.Floors[0].Start // one that is not settled is the node's own
 		}
 	case core.Refuse:
 		out.Err = r.refusal(in, d)
@@ -328,8 +340,11 @@ func (r *Router) settle(ctx context.Context, req *Request, in *core.Input, d cor
 func (r *Router) dry(in *core.Input, d core.Decision, out *Decided) {
 	out.Level, out.Reason, out.WouldWait = in.Level, d.Reason, true
 	switch d.Action {
-	case core.WaitReplica:
+	case core.WaitReplica, core.AskFloor, core.AskSince, core.AskNow:
 		out.Role, out.Node = core.RoleReplica, r.pick(d.Nodes, r.Monitor.Snapshot())
+		if d.Action != core.WaitReplica {
+			out.Reason = core.ReasonCovered
+		}
 	default:
 		out.Role, out.Node = core.RolePrimary, r.Monitor.Snapshot().Primary
 	}

@@ -19,7 +19,7 @@ func parkingPool(change func(*PoolConfig)) (*Pool, *fakedb.NullConnector) {
 	engine := postgres.Engine{}
 	null.Answer = func(query string) ([]string, bool, error) {
 		if query == engine.ProbeSQL() {
-			return []string{"true", "7", "2000", "0/1000100", "", "1", "1", "8192", "16777216", "200000"}, true, nil
+			return []string{"true", "7", "2000", "0/1000100", "", "1", "1", "8192", "16777216", "200000", "0/1000100"}, true, nil
 		}
 		return nil, false, nil
 	}

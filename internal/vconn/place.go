@@ -135,7 +135,7 @@ func (c *Conn) explain(d *router.Decided) error {
 	if c.cluster.Refusal != nil {
 		d.Err = c.cluster.Refusal(d.Err)
 	}
-	if errors.Is(d.Err, router.ErrUnknownNode) {
+	if errors.Is(d.Err, router.ErrUnknownNode) || errors.Is(d.Err, router.ErrUnknownTag) {
 		return fmt.Errorf("%w: the context asks for one that cluster %q does not have", d.Err, c.cluster.Name)
 	}
 	return d.Err
@@ -160,7 +160,7 @@ func (c *Conn) connect(ctx context.Context, d *router.Decided) (*held, error) {
 
 // prove holds a connection to a replica to what a decision asks of it, and gives up one that does not show it.
 func (c *Conn) prove(ctx context.Context, h *held, d *router.Decided) error {
-	if len(d.Positions) == 0 || h.p.proves(c.cluster.Router.Monitor.Snapshot(), d) {
+	if len(d.Positions) == 0 && d.Floor.IsZero() || h.p.proves(c.cluster.Router.Monitor.Snapshot(), d) {
 		return nil
 	}
 	err := c.verify(ctx, h, d)
@@ -233,7 +233,7 @@ func (c *Conn) verify(ctx context.Context, h *held, d *router.Decided) error {
 	if s.Position.Timeline == 0 {
 		c.date(ctx, &s)
 	}
-	if snapshot.Covers(s.Position, d.Positions, d.CapturedAt) != core.Covered {
+	if !d.Floor.IsZero() && s.Start != d.Floor || snapshot.Covers(s.Position, d.Positions, d.CapturedAt) != core.Covered {
 		return fmt.Errorf("read on node %q: %w", n.Name, errNotProven)
 	}
 	h.p.proof = s // it is proven from now on, also when nobody is left to ask

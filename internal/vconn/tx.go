@@ -18,6 +18,7 @@ type Tx struct {
 	role   core.Role
 	native driver.Tx
 	ctx    context.Context
+	level  core.Level     // of BeginTx
 	shadow *router.Shadow // of BeginTx: its statements would have gone there too
 }
 
@@ -62,7 +63,7 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	if h == &c.primary {
 		c.followed()
 	}
-	t := &Tx{c: c, h: h, role: c.decided.Role, native: native, ctx: ctx, shadow: c.decided.Shadow}
+	t := &Tx{c: c, h: h, role: c.decided.Role, native: native, ctx: ctx, level: c.decided.Level, shadow: c.decided.Shadow}
 	if !c.rawTx && c.tx == nil { // else it begins nothing
 		c.writes.inTx, c.writes.wrote, c.implicit = c.writes.inTx[:0], false, false
 	}

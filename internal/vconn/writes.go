@@ -61,6 +61,9 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 			c.cluster.OnPooledState(h.node, st.Token)
 		}
 	}
+	if err == nil && !st.MayWrite {
+		c.saw(ctx, h)
+	}
 	if h == &c.replica {
 		return err
 	}
@@ -110,6 +113,21 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 		return fmt.Errorf("%w: %w", ErrCommitUnknown, err)
 	}
 	return err
+}
+
+// saw notes that a read has succeeded on h, for sessions whose later reads must not see less.
+func (c *Conn) saw(ctx context.Context, h *held) {
+	level := c.decided.Level
+	if c.tx != nil {
+		level = c.tx.level
+	}
+	if level != core.LevelCausal && level != core.LevelGlobal {
+		return
+	}
+	now := time.Now()
+	for _, s := range c.sessions(ctx, nil) {
+		s.Saw(c.cluster.Name, c.cluster.Router.Place(h.node), h.p.proof.Start, h == &c.primary, now)
+	}
 }
 
 // writers are the sessions that a write in ctx belongs to which is committed at once, or may be: those of the

@@ -1,0 +1,169 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// Place is a node that reads come from, as a session remembers it.
+type Place struct {
+	Node int
+	// Newest returns the newest sample of the node. The caller must not change it.
+	Newest func() *Sample
+	// After returns a capture of what the node shows that begins after the call. Its Position is the sample's Saw.
+	After func() *Capture
+	// Date fills in the timeline of a position whose server does not tell it, and that is on floor or past it.
+	Date func(ctx context.Context, p Position, floor uint32) (Position, error)
+}
+
+// Floor is what a session has read on one run of one server and has not made a position of: all that was shown there until
+// some moment. While the session stays on that run nothing has to be asked, since what it shows only grows.
+type Floor struct {
+	Place   *Place
+	Start   Start
+	Primary bool         // it was the primary then
+	until   atomic.Int64 // see moment
+}
+
+var epoch = time.Now()
+
+// moment is a time as a number that only grows.
+func moment(t time.Time) int64 { return int64(t.Sub(epoch)) }
+
+// extend moves the floor forward.
+func (f *Floor) extend(until int64) {
+	for {
+		old := f.until.Load()
+		if until <= old || f.until.CompareAndSwap(old, until) {
+			return
+		}
+	}
+}
+
+func (c *clusterState) floorOn(place *Place, start Start) *Floor {
+	if c == nil {
+		return nil
+	}
+	for _, f := range c.floors {
+		if f.Place == place && f.Start == start {
+			return f
+		}
+	}
+	return nil
+}
+
+// AheadOf reports whether the session may have read on a replica what reads on the primary do not show yet: a commit is in the
+// log, and with it on its way to replicas, before it can be seen.
+func (n *Need) AheadOf() bool {
+	return n.Ahead || slices.ContainsFunc(n.Floors, func(f *Floor) bool { return !f.Primary })
+}
+
+// Shown records that the primary has been found to show all that the session has read on replicas until a moment.
+func (s *Session) Shown(cluster string, until time.Time) {
+	s.update(cluster, func(c clusterState) clusterState {
+		c.ahead = false
+		c.floors = slices.DeleteFunc(slices.Clone(c.floors), func(f *Floor) bool { return !f.Primary && f.until.Load() <= moment(until) })
+		return c
+	})
+}
+
+// Saw records a read that ended at now on a run of the server of place, which was the primary then or was not.
+func (s *Session) Saw(cluster string, place *Place, start Start, primary bool, now time.Time) {
+	until := moment(now)
+	if f := s.state.Load().find(cluster).floorOn(place, start); f != nil {
+		f.extend(until)
+		if s.state.Load().find(cluster).floorOn(place, start) == f {
+			return // whoever takes it out from now on sees how far it has moved
+		}
+	}
+	s.update(cluster, func(c clusterState) clusterState {
+		if f := c.floorOn(place, start); f != nil {
+			f.extend(until)
+			return c
+		}
+		f := &Floor{Place: place, Start: start, Primary: primary}
+		f.until.Store(until)
+		c.floors = append(slices.Clone(c.floors), f)
+		return c
+	})
+}
+
+// ErrFloorGone says that a server which a session has read from is another one, or another run, or does not tell what was read.
+var ErrFloorGone = errors.New("readroute: the server that the session has read from cannot say any more what it showed")
+
+// Settle makes positions of what the session has read: first of what the newest samples tell, else the nodes are asked, until
+// ctx ends. What no server can tell any more holds the session to the primary for window.
+func (s *Session) Settle(ctx context.Context, cluster string, window time.Duration) error {
+	for {
+		c := s.state.Load().find(cluster)
+		if c == nil || len(c.floors) == 0 {
+			return nil
+		}
+		f := c.floors[0]
+		until := f.until.Load()
+		p, at, err := f.position(ctx, until)
+		if err != nil && !errors.Is(err, ErrFloorGone) {
+			return err
+		}
+		s.update(cluster, func(c clusterState) clusterState { return c.settle(f, p, at, time.Now().Add(window)) })
+		if f.until.Load() > until {
+			// A read has moved it while it was taken out.
+			s.Saw(cluster, f.Place, f.Start, f.Primary, epoch.Add(time.Duration(f.until.Load())))
+		}
+	}
+}
+
+// position returns what the floor stands for, a position read after it on the same run of the server, and when it was read.
+func (f *Floor) position(ctx context.Context, until int64) (p Position, at time.Time, err error) {
+	if sample := f.Place.Newest(); sample.Start == f.Start && moment(sample.Began) > until {
+		if p := sample.Saw(); !p.IsZero() {
+			p, err = f.dated(ctx, p, sample.TimelineFloor)
+			return p, sample.Ended, err
+		}
+	}
+	capture := f.Place.After()
+	if err := capture.Wait(ctx); err != nil {
+		return Position{}, at, err
+	}
+	r := capture.Result()
+	if r.Start != f.Start || r.Position.IsZero() {
+		return Position{}, at, ErrFloorGone
+	}
+	p, err = f.dated(ctx, r.Position, r.TimelineFloor)
+	return p, r.At, err
+}
+
+// settle takes a floor out and puts its position in, or the primary where there is none.
+func (c clusterState) settle(f *Floor, p Position, at, until time.Time) clusterState {
+	i := slices.Index(c.floors, f)
+	if i < 0 {
+		return c
+	}
+	c.floors = slices.Delete(slices.Clone(c.floors), i, i+1)
+	c.ahead = c.ahead || !f.Primary
+	merged, ok := MergePositions(c.entry.Positions, p)
+	if p.IsZero() || !ok {
+		c.entry.Until = later(c.entry.Until, until)
+		return c
+	}
+	switch {
+	case slices.Equal(merged, c.entry.Positions):
+	case len(merged) == 1 && merged[0] == p:
+		c.captured = at
+	default:
+		c.captured = time.Time{}
+	}
+	c.entry.Positions = merged
+	return c
+}
+
+// dated returns a position that can be compared.
+func (f *Floor) dated(ctx context.Context, p Position, floor uint32) (Position, error) {
+	if p.Kind != KindPostgres || p.Timeline != 0 {
+		return p, nil
+	}
+	return f.Place.Date(ctx, p, floor)
+}

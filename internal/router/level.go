@@ -1,0 +1,136 @@
+package router
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/readroute/readroute/internal/core"
+)
+
+// choose takes in which nodes the context asks for, by name or by tag. A node that is asked for by name needs no tag.
+func (r *Router) choose(o *core.Options, in *core.Input) error {
+	if o.Node != "" {
+		i, known := r.names[o.Node]
+		if !known {
+			return ErrUnknownNode
+		}
+		in.Node = i
+		in.Barred &^= 1 << i
+	}
+	if o.Tags == nil {
+		return nil
+	}
+	in.Barred = 0
+	for _, t := range o.Tags {
+		nodes, known := r.tags[t]
+		if !known {
+			return ErrUnknownTag
+		}
+		in.Barred |= ^nodes
+	}
+	return nil
+}
+
+// demand is what the primary's position adds to what a read needs.
+type demand struct {
+	position core.Position
+	at       time.Time
+}
+
+// add adds it to what the session needs at the moment.
+func (a *demand) add(in *core.Input) {
+	before := in.Need.Positions
+	merged, ok := core.MergePositions(before, a.position)
+	switch {
+	case !ok:
+		in.Need.Until = time.Now().Add(in.Strategy.Window) // of too many histories
+	case len(before) == 0 || len(merged) == 1 && merged[0] == a.position:
+		in.Need.CapturedAt = a.at
+	case len(merged) > 1 || merged[0] != before[0]:
+		in.Need.CapturedAt = time.Time{}
+	}
+	in.Need.Positions = merged
+}
+
+// askPrimary finds out what the primary had Bound ago, or has now. It reports whether it could.
+func (r *Router) askPrimary(ctx context.Context, in *core.Input, action core.Action, out *demand) bool {
+	if action == core.AskSince {
+		if p, at, ok := r.Monitor.Since(in.Now.Add(-in.Level.Bound())); ok {
+			out.position, out.at = p, at
+			return true
+		}
+	}
+	c := r.Captures.Join()
+	if !r.waitCapture(ctx, c) {
+		return false
+	}
+	result := c.Result()
+	out.position, out.at = result.Position, result.At
+	return result.Err == nil && !result.Position.IsZero()
+}
+
+// settleFloors makes positions of what the session has read. It reports whether it could in time.
+func (r *Router) settleFloors(ctx context.Context, session *core.Session) bool {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.CaptureTimeout)
+	defer cancel()
+	return session.Settle(ctx, r.cfg.Cluster, r.cfg.Strategy.Window) == nil
+}
+
+// date finds the timeline of a position that a replica does not tell to this user: a primary that is seen on it after the
+// replica leaves no room for a promotion in between.
+func (r *Router) date(ctx context.Context, p core.Position, floor uint32) (core.Position, error) {
+	c := r.Captures.Join()
+	if err := c.Wait(ctx); err != nil {
+		return p, err
+	}
+	primary := c.Result().Position
+	if primary.System != p.System || primary.Timeline != floor {
+		return p, core.ErrFloorGone
+	}
+	p.Timeline = primary.Timeline
+	return p, nil
+}
+
+// aheadPatience is how long a read waits at most for the primary to show what a replica has shown already. Between the log and
+// the moment at which a commit is seen lie microseconds, unless the primary waits for replicas.
+const aheadPatience = 10 * time.Millisecond
+
+// catchUp waits until the primary shows everything that was in its log when it is asked first, which is all that any replica
+// has shown so far. What is still under way after the patience is taken for a transaction that simply goes on.
+func (r *Router) catchUp(ctx context.Context, session *core.Session) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.CaptureTimeout)
+	defer cancel()
+	var waiting []string
+	for try := 0; ; try++ {
+		c := r.Captures.JoinCommitting()
+		if c.Wait(ctx) != nil {
+			break
+		}
+		committing := c.Result().Committing
+		if try == 0 {
+			waiting = slices.Clone(committing)
+			if known := r.goOn.Load(); known != nil {
+				waiting = slices.DeleteFunc(waiting, func(x string) bool { return slices.Contains(*known, x) })
+			}
+		} else {
+			waiting = slices.DeleteFunc(waiting, func(x string) bool { return !slices.Contains(committing, x) })
+		}
+		// MariaDB does not tell what it is committing: by the second answer it has gone on.
+		if len(waiting) == 0 && (try > 0 || c.Result().Position.Kind != core.KindMariaDB) {
+			session.Shown(r.cfg.Cluster, began)
+			return
+		}
+		if try > 0 && time.Since(began) > aheadPatience {
+			r.goOn.Store(&committing)
+			break
+		}
+	}
+	if r.cfg.OnAhead != nil {
+		r.cfg.OnAhead()
+	}
+}
+
+// Place returns how sessions remember node i.
+func (r *Router) Place(i int) *core.Place { return &r.places[i] }

@@ -1,0 +1,310 @@
+package readroute_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/readroute/readroute"
+)
+
+// writer commits numbers, one higher than the other, past the routed pool, and knows when each was acknowledged.
+type writer struct {
+	mu    sync.Mutex
+	acked []time.Time // by number
+}
+
+// ack notes that the next number is committed.
+func (w *writer) ack() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.acked = append(w.acked, time.Now())
+}
+
+// before returns how many were acknowledged before a moment.
+func (w *writer) before(moment time.Time) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for n < len(w.acked) && w.acked[n].Before(moment) {
+		n++
+	}
+	return n
+}
+
+// writes keeps committing until the test calls stop.
+func writes(t *testing.T, c *engineCluster, table string, every time.Duration) (w *writer, stop func()) {
+	t.Helper()
+	w = &writer{}
+	ctx, cancel := context.WithCancel(testContext(t))
+	db := c.bare(t, 0)
+	insert := c.sql("INSERT INTO " + table + " VALUES (?)")
+	done := make(chan error, 1)
+	go func() {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for id := 1; ; id++ {
+			if _, err := db.ExecContext(ctx, insert, id); err != nil {
+				if ctx.Err() == nil {
+					done <- err
+					return
+				}
+				done <- nil
+				return
+			}
+			w.ack()
+			<-ticker.C
+		}
+	}()
+	return w, func() {
+		cancel()
+		require.NoError(t, <-done)
+	}
+}
+
+func newest(t testing.TB, ctx context.Context, db *readroute.DB, table string) int {
+	t.Helper()
+	var n int
+	require.NoError(t, db.QueryRowContext(ctx, "SELECT coalesce(max(id), 0) FROM "+table).Scan(&n))
+	return n
+}
+
+// TestLevelGlobal: a read sees every commit that was acknowledged before it began, also of others, wherever it runs.
+func TestLevelGlobal(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, c *engineCluster) {
+		table := c.table(t, "id int PRIMARY KEY")
+		config := c.config()
+		seen := record(&config)
+		db := open(t, config)
+		c.pause(t, 2)
+		w, stop := writes(t, c, table, time.Millisecond)
+		eventually(t, "something is written", func() bool { return w.before(time.Now()) > 0 })
+		ctx := readroute.WithLevel(testContext(t), readroute.LevelGlobal)
+		for range 200 {
+			began := time.Now()
+			got := newest(t, ctx, db, table)
+			require.GreaterOrEqual(t, got, w.before(began), "a commit that was acknowledged is missing")
+		}
+		stop()
+		where := served(seen.take())
+		require.Greater(t, where[c.nodes[1].Name()], 100, "most of them need not go to the primary: %v", where)
+		require.Zero(t, where[c.nodes[2].Name()], "the replica that stands still")
+	})
+}
+
+// TestLevelBounded: no read is older than it may be, by the clock of whoever reads.
+func TestLevelBounded(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, c *engineCluster) {
+		table := c.table(t, "id int PRIMARY KEY")
+		config := c.config()
+		seen := record(&config)
+		db := open(t, config)
+		w, stop := writes(t, c, table, time.Millisecond)
+		resume := c.pause(t, 2)
+		end, stale := time.Now().Add(2*time.Second), 0
+		for i := 0; time.Now().Before(end); i++ {
+			bound := []time.Duration{20 * time.Millisecond, 300 * time.Millisecond, time.Second}[i%3]
+			if i == 300 {
+				resume()
+			}
+			began := time.Now()
+			got := newest(t, readroute.WithLevel(testContext(t), readroute.LevelBounded(bound)), db, table)
+			if must := w.before(began.Add(-bound)); got < must {
+				t.Errorf("with a bound of %v the read sees %d, and %d were acknowledged that long before it", bound, got, must)
+			}
+			if got < w.before(began) {
+				stale++
+			}
+		}
+		stop()
+		where := served(seen.take())
+		require.Positive(t, where[c.nodes[1].Name()], "%v", where)
+		require.Less(t, where[c.nodes[0].Name()], where[c.nodes[1].Name()], "%v", where)
+		t.Logf("%v, %d of the reads were behind, within their bound", where, stale)
+	})
+}
+
+// TestLevelCausal: reads of a session never go back in time, whichever nodes serve them, and in whichever process; those of
+// the session level do.
+func TestLevelCausal(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, c *engineCluster) {
+		table := c.table(t, "id int PRIMARY KEY")
+		config := c.config()
+		config.MaxLag = time.Hour
+		seen := record(&config)
+		db, other := open(t, config), open(t, config)
+		resume := c.pause(t, 2)
+		w, stop := writes(t, c, table, time.Millisecond)
+		defer stop()
+		eventually(t, "something is written", func() bool { return w.before(time.Now()) > 20 })
+
+		back := func(level readroute.Level) bool {
+			ctx := readroute.WithLevel(sessionContext(t), level)
+			first := newest(t, readroute.WithNode(ctx, c.nodes[1].Name()), db, table)
+			return newest(t, readroute.WithNode(ctx, c.nodes[2].Name()), db, table) < first
+		}
+		require.True(t, back(readroute.LevelSession), "the session level promises nothing here, or the test shows nothing")
+		for range 10 {
+			require.False(t, back(readroute.LevelCausal))
+		}
+		seen.take()
+
+		ctx := readroute.WithLevel(sessionContext(t), readroute.LevelCausal)
+		last := 0
+		for i := range 300 {
+			if i == 150 {
+				resume()
+			}
+			node := c.nodes[i%3].Name()
+			got := newest(t, readroute.WithNode(ctx, node), db, table)
+			require.GreaterOrEqual(t, got, last, "read %d goes back in time", i)
+			last = got
+			if i%10 == 0 {
+				token, err := readroute.SessionFrom(ctx).Token(testContext(t))
+				require.NoError(t, err)
+				text, err := readroute.ParseToken(token.String())
+				require.NoError(t, err)
+				elsewhere := readroute.ContextWithSession(testContext(t), readroute.NewSession(text))
+				require.GreaterOrEqual(t, newest(t, elsewhere, other, table), last, "in another process")
+			}
+		}
+		where := served(seen.take())
+		require.Positive(t, where[c.nodes[1].Name()])
+	})
+}
+
+// TestLevelCausalStaysWhereItIs: a session that reads from one replica asks nobody anything, and sees its writes.
+func TestLevelCausalStaysWhereItIs(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, c *engineCluster) {
+		table := c.table(t, "id int PRIMARY KEY")
+		config := c.config()
+		config.ProbeInterval = 10 * time.Second
+		config.Level = readroute.LevelCausal
+		seen := record(&config)
+		db := open(t, config)
+		ctx := sessionContext(t)
+		for i := range 3 {
+			_, err := db.ExecContext(ctx, c.sql("INSERT INTO "+table+" VALUES (?)"), i+1)
+			require.NoError(t, err)
+			require.Equal(t, i+1, newest(t, ctx, db, table))
+		}
+		var on string
+		eventually(t, "a replica serves the session", func() bool {
+			newest(t, ctx, db, table)
+			d := seen.take()
+			on = d[len(d)-1].Node
+			return on != c.nodes[0].Name()
+		})
+		for range 200 {
+			require.Equal(t, 3, newest(t, ctx, db, table))
+		}
+		for _, d := range seen.take() {
+			require.Equal(t, on, d.Node, "the session has no reason to leave the server that it reads from")
+			require.Zero(t, d.Waited)
+			require.Equal(t, readroute.ReasonCovered, d.Reason)
+			require.Equal(t, readroute.LevelCausal, d.Level)
+		}
+	})
+}
+
+// TestLevelOfNodesThatAreGone: what the session has read cannot be found out any more when the server is another run.
+func TestLevelOfNodesThatAreGone(t *testing.T) {
+	c := breakable(t)
+	config := configFor(c)
+	seen := record(&config)
+	db := open(t, config)
+	ctx := readroute.WithLevel(sessionContext(t), readroute.LevelCausal)
+	b := standbys(c)[0]
+	require.NoError(t, db.QueryRowContext(readroute.WithNode(ctx, b.Name()), "SELECT 1").Scan(new(int)))
+	require.Equal(t, 1, served(seen.take())[b.Name()])
+	require.NoError(t, b.Kill(testContext(t)))
+	require.NoError(t, b.Start(testContext(t)))
+	eventually(t, "the replica is back", func() bool { return status(t, db, b.Name()).Healthy })
+	require.NoError(t, db.QueryRowContext(ctx, "SELECT 1").Scan(new(int)))
+	d := seen.take()
+	require.Equal(t, readroute.RolePrimary, d[0].Role, "%+v", d)
+	_, err := readroute.SessionFrom(ctx).Token(testContext(t))
+	require.NoError(t, err)
+}
+
+// TestLevelsWithoutASession: what a level needs a session for goes to the primary, and says so.
+func TestLevelsWithoutASession(t *testing.T) {
+	c := sharedCluster(t)
+	db := open(t, configFor(c))
+	for level, want := range map[readroute.Level]string{
+		readroute.LevelEventual:              "replica level",
+		readroute.LevelBounded(time.Hour):    "replica covered",
+		readroute.LevelSession:               "primary no_session",
+		readroute.LevelCausal:                "primary no_session",
+		readroute.LevelGlobal:                "replica covered",
+		readroute.LevelBounded(0):            "replica covered",
+		readroute.LevelBounded(-time.Second): "replica covered",
+		readroute.LevelBounded(1):            "replica covered",
+		readroute.LevelPrimary:               "primary level",
+		readroute.Level(-6):                  "primary level",
+	} {
+		t.Run(level.String(), func(t *testing.T) {
+			ctx := readroute.WithLevel(testContext(t), level)
+			d, err := db.Explain(ctx, "SELECT 1")
+			require.NoError(t, err)
+			require.Equal(t, want, fmt.Sprintf("%s %s", d.Role, d.Reason))
+			require.Equal(t, level == readroute.LevelGlobal || level == 1, d.WouldWait)
+			require.NoError(t, db.QueryRowContext(ctx, "SELECT 1").Scan(new(int)))
+		})
+	}
+}
+
+// TestTagsKeepNodesForTheirReads: an analytics replica takes nothing else, and what asks for it goes nowhere else.
+func TestTagsKeepNodesForTheirReads(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, c *engineCluster) {
+		config := c.config()
+		config.Replicas[1].Tags = []string{"analytics", "big"}
+		seen := record(&config)
+		db := open(t, config)
+		read := func(ctx context.Context) error { return db.QueryRowContext(ctx, "SELECT 1").Scan(new(int)) }
+		eventual := readroute.WithLevel(testContext(t), readroute.LevelEventual)
+		for range 20 {
+			require.NoError(t, read(eventual))
+			require.NoError(t, read(readroute.WithTags(readroute.WithTags(eventual, "analytics"))), "taken back")
+		}
+		require.Equal(t, map[string]int{c.nodes[1].Name(): 40}, served(seen.take()))
+		for _, tags := range [][]string{{"analytics"}, {"big"}, {"big", "analytics"}} {
+			require.NoError(t, read(readroute.WithTags(eventual, tags...)))
+		}
+		require.NoError(t, read(readroute.WithNode(eventual, c.nodes[2].Name())), "asked for by name")
+		require.Equal(t, map[string]int{c.nodes[2].Name(): 4}, served(seen.take()))
+		require.ErrorIs(t, read(readroute.WithTags(eventual, "analytic")), readroute.ErrUnknownTag)
+
+		seen.take()
+		reports := readroute.WithTags(eventual, "analytics")
+		require.NoError(t, read(readroute.WithNode(reports, c.nodes[1].Name())), "it has not the tag: the fallback")
+		require.Equal(t, map[string]int{c.nodes[0].Name(): 1}, served(seen.take()))
+		require.ErrorIs(t, read(readroute.WithNode(readroute.WithFallback(reports, readroute.FallbackError), c.nodes[1].Name())), readroute.ErrNoReplica)
+		_, err := db.ExecContext(reports, "DROP TABLE IF EXISTS none_of_that_name")
+		require.NoError(t, err, "a write does not ask for tags")
+	})
+}
+
+// TestLevelHeavyReadsOnly: the library is used for chosen reads, and everything else stays where it was.
+func TestLevelHeavyReadsOnly(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, c *engineCluster) {
+		table := c.table(t, "id int PRIMARY KEY")
+		config := c.config()
+		config.Level = readroute.LevelPrimary
+		config.Replicas[1].Tags = []string{"analytics"}
+		seen := record(&config)
+		db := open(t, config)
+		for _, ctx := range []context.Context{testContext(t), sessionContext(t)} {
+			_, err := db.ExecContext(ctx, "INSERT INTO "+table+" SELECT 1 + count(*) FROM "+table)
+			require.NoError(t, err)
+			newest(t, ctx, db, table)
+			newest(t, readroute.WithLevel(ctx, readroute.LevelEventual), db, table)
+			newest(t, readroute.WithTags(readroute.WithLevel(ctx, readroute.LevelBounded(time.Minute)), "analytics"), db, table)
+			require.Equal(t, map[string]int{c.nodes[0].Name(): 2, c.nodes[1].Name(): 1, c.nodes[2].Name(): 1}, served(seen.take()))
+		}
+	})
+}
