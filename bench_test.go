@@ -264,8 +264,11 @@ func BenchmarkPostgresReadPaired(b *testing.B) { benchPostgresPaired(b, true, re
 func BenchmarkPostgresWritePaired(b *testing.B) { benchPostgresPaired(b, false, writeOne) }
 
 func benchPostgresPaired(b *testing.B, reads bool, run func(p pool, id int) error) {
+	benchPoolsPaired(b, postgresPools(b, reads), run)
+}
+
+func benchPoolsPaired(b *testing.B, pools map[string]pool, run func(p pool, id int) error) {
 	const turn = 50 * time.Millisecond
-	pools := postgresPools(b, reads)
 	done := map[string]float64{}
 	for i := 0; b.Loop(); i++ {
 		order := []string{"bare", "routed"}

@@ -40,6 +40,20 @@ func WithWait(ctx context.Context, d time.Duration) context.Context {
 	return with(ctx, func(o *core.Options) { o.Wait, o.HasWait = max(0, d), true })
 }
 
+// WithRemoteApply returns a context whose writes and transactions return only when a synchronous standby of PostgreSQL shows them
+// (synchronous_commit = remote_apply): for what must not be lost, and be readable elsewhere at once. It needs
+// synchronous_standby_names on the primary, and for the user pg_monitor. When no connected synchronous standby can be seen, on
+// MySQL and MariaDB, and for a write outside a transaction behind a pooler, the write does not run and its error matches
+// [ErrRemoteApply]: the server itself would silently protect nothing.
+//
+// A write outside a transaction costs one more round trip before it and one after it. A commit waits for as long as the
+// standby takes, and statement_timeout does not end that; ctx does: then the commit stands on the primary, and its error
+// matches [ErrCommitUnknown]. Later reads still go by the session's position, since nobody says which standby has waited. A
+// transaction commits so when the context of BeginTx, or of a write in it, asks for it.
+func WithRemoteApply(ctx context.Context) context.Context {
+	return with(ctx, func(o *core.Options) { o.RemoteApply = true })
+}
+
 // WithTags returns a context whose reads go to nodes that have all of tags (Node.Tags) or, when none of these can serve them, to
 // the fallback. It does not weaken what the session needs. A tag that no node has gives [ErrUnknownTag]. Without tags it takes
 // back what an outer context has said: reads go to nodes without tags then. Writes are not affected.

@@ -99,3 +99,5 @@ func (c *engineCluster) pause(t testing.TB, i int) (resume func()) {
 	t.Cleanup(resume)
 	return resume
 }
+
+func fmtInt(n int) string { return fmt.Sprint(n) }

@@ -43,6 +43,9 @@ var (
 	ErrUnknownNode = router.ErrUnknownNode
 	// ErrUnknownTag is returned to a statement whose context asks for a tag ([WithTags]) that no node of the cluster has.
 	ErrUnknownTag = router.ErrUnknownTag
+	// ErrRemoteApply is matched by the error of a write whose context asks for [WithRemoteApply] and that cannot wait for a standby:
+	// none is connected that can be seen, or the server has no such thing. The write has not run.
+	ErrRemoteApply = vconn.ErrRemoteApply
 	// ErrCommitUnknown is matched by the error of a write or a commit whose answer was lost: nobody can say whether it
 	// stands. The same error matches the driver's own. It is not run again; the session reads from the primary until a
 	// position is known that covers it.
@@ -63,6 +66,8 @@ type NotCaughtUpError struct {
 	Lag time.Duration
 	// LagKnown is false when the lag could not be measured.
 	LagKnown bool
+	// ExpectedWait is how long it is expected to take to show what the read needed; 0 when it stands still, or nothing can be said.
+	ExpectedWait time.Duration
 	// Reason is why the read did not go to a replica, as in "hopeless".
 	Reason Reason
 
@@ -81,7 +86,7 @@ func refusal(err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	out := &NotCaughtUpError{Node: e.Node, Lag: e.Lag, LagKnown: e.LagKnown, Reason: Reason(e.Reason), cause: e}
+	out := &NotCaughtUpError{Node: e.Node, Lag: e.Lag, LagKnown: e.LagKnown, ExpectedWait: e.Expected, Reason: Reason(e.Reason), cause: e}
 	if e.GTIDs {
 		out.BehindTransactions = e.Behind
 	} else {

@@ -306,3 +306,12 @@ func (db *DB) Fence(ctx context.Context) error {
 	}
 	return db.router.Fence(ctx, &s.core)
 }
+
+// MayCache reports whether what a read in ctx shows may be put into a cache that others read from. It may when the read shows
+// everything that was committed before it began ([LevelGlobal], [LevelPrimary], or no session where that means the primary), or, at
+// [LevelSession] and [LevelCausal], before its session's last [DB.Fence]: a fill after an invalidation fences first. It may not
+// when a lagging replica may serve it: that would put back what was just invalidated, for as long as the cache keeps it.
+//
+// It asks no server. That the value was read before a later invalidation, and is stored after it, it cannot know: that is for
+// the cache (a version, or a short life).
+func (db *DB) MayCache(ctx context.Context) bool { return db.router.MayCache(ctx) }

@@ -302,16 +302,31 @@ func (n *NodeView) catchesUpIn(budget time.Duration, in *Input, s *Snapshot) boo
 	if delay <= budget {
 		return true
 	}
-	if n.Rate <= 0 {
-		return false
-	}
+	return n.Rate > 0 && float64(n.gap(in, s))/n.Rate <= budget.Seconds()
+}
+
+// gap is how much of what is needed the replica does not show.
+func (n *NodeView) gap(in *Input, s *Snapshot) uint64 {
 	var gap uint64
 	replay, _ := n.Proof()
 	for _, p := range in.Need.Positions {
 		p = s.Effective(p, in.Need.CapturedAt)
 		gap = max(gap, p.Missing(&replay))
 	}
-	return float64(gap)/n.Rate <= budget.Seconds()
+	return gap
+}
+
+// Expected estimates how long the replica takes to show all that is needed, and how much it does not show now. known is false
+// for one that stands still.
+func (n *NodeView) Expected(in *Input, s *Snapshot) (wait time.Duration, known bool, gap uint64) {
+	gap = n.gap(in, s)
+	switch {
+	case n.Rate > 0:
+		return time.Duration(float64(gap) / n.Rate * float64(time.Second)), true, gap
+	case n.Behind > 0:
+		return 0, false, gap
+	}
+	return n.Delay, true, gap
 }
 
 // fallBack says what happens to a read that no replica can serve.

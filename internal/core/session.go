@@ -11,8 +11,8 @@ import (
 // write of unknown outcome needs one of its own.
 const maxPending = 16
 
-// Session holds what one user, request or job has written, per cluster. It only ever moves forward. It is safe for
-// concurrent use; reading it takes no lock. The zero Session is ready for use.
+// Session holds what one user, request or job has written, per cluster. It only moves forward. It is safe for concurrent use;
+// reading it takes no lock. The zero Session is ready.
 type Session struct {
 	state atomic.Pointer[sessionState]
 }
@@ -28,6 +28,7 @@ type clusterState struct {
 	captured time.Time // when the only position was captured; zero when that is not known, or there are several
 	open     int       // writes that have handed out a row and not ended yet
 	floors   []*Floor  // what was read and is no position yet
+	fenced   bool      // the session needs all that was committed at some moment, whoever wrote it
 	ahead    bool      // some of what was read on a replica is a position now, and the primary has not been found to show it
 	pending  []pending
 	// alone is what pending is made of when add has found but one, so that it needs no allocation of its own.

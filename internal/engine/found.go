@@ -157,6 +157,22 @@ func (f *Found) SettingNames() (readOnly, timeout, remedy string) {
 	return "", "", ""
 }
 
+// RemoteApplySQL implements vconn.Engine.
+func (f *Found) RemoteApplySQL(local bool) string {
+	if e := f.Engine(); e != nil {
+		return e.RemoteApplySQL(local)
+	}
+	return ""
+}
+
+// RestoreSQL implements vconn.Engine.
+func (f *Found) RestoreSQL(before string) string {
+	if e := f.Engine(); e != nil {
+		return e.RestoreSQL(before)
+	}
+	return ""
+}
+
 // SelfSQL implements vconn.Engine: a connection asks for itself after it has been asked who it is.
 func (f *Found) SelfSQL() string {
 	if e := f.Engine(); e != nil {

@@ -42,6 +42,12 @@ func (e Engine) SettingNames() (readOnly, timeout, remedy string) {
 	return "transaction_read_only", "max_execution_time", "SET GLOBAL transaction_read_only = 0, and look at init_connect"
 }
 
+// RemoteApplySQL implements the pools' engine: there is no such thing.
+func (Engine) RemoteApplySQL(bool) string { return "" }
+
+// RestoreSQL implements the pools' engine: nothing is put back.
+func (Engine) RestoreSQL(string) string { return "" }
+
 // started is an expression: the second in which the server was started.
 func (e Engine) started() string {
 	table := "performance_schema.global_status"

@@ -246,6 +246,19 @@ func (Engine) SettingNames() (readOnly, timeout, remedy string) {
 		"ALTER ROLE, or ALTER DATABASE, ... RESET default_transaction_read_only"
 }
 
+// RemoteApplySQL implements the pools' engine. Without a synchronous standby the server would wait for nobody and say nothing.
+// Who may not see the state of standbys (pg_monitor) sees none.
+func (Engine) RemoteApplySQL(local bool) string {
+	return fmt.Sprintf("SELECT q.before, q.standbys::text, CASE WHEN q.standbys > 0 THEN set_config('synchronous_commit', 'remote_apply', %t) END"+
+		" FROM (SELECT current_setting('synchronous_commit') AS before, (SELECT count(*) FROM pg_stat_replication"+
+		" WHERE state = 'streaming' AND sync_state IN ('sync', 'quorum')) AS standbys OFFSET 0) q", local)
+}
+
+// RestoreSQL implements the pools' engine.
+func (Engine) RestoreSQL(before string) string {
+	return "SELECT set_config('synchronous_commit', '" + strings.ReplaceAll(before, "'", "''") + "', false)"
+}
+
 // SelfSQL returns the statement that tells a connection its own Backend.
 func (Engine) SelfSQL() string {
 	return "SELECT pid::text, (extract(epoch FROM backend_start) * 1000000)::bigint::text" +

@@ -43,7 +43,10 @@ type NotCaughtUpError struct {
 	GTIDs    bool   // the cluster's positions are GTIDs
 	Lag      time.Duration
 	LagKnown bool
-	Reason   core.Reason
+	// Expected is how long it is expected to take, if anything can be said.
+	Expected      time.Duration
+	ExpectedKnown bool
+	Reason        core.Reason
 }
 
 // Error describes it.
@@ -74,17 +77,15 @@ func (r *Router) refusal(in *core.Input, d core.Decision) error {
 	s := r.Monitor.Snapshot()
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if n.Role != core.RoleReplica || !n.Healthy {
+		if n.Role != core.RoleReplica || !n.Healthy || in.Barred&(1<<i) != 0 {
 			continue
 		}
-		behind := n.Missing
-		for i := range in.Need.Positions {
-			if missing := in.Need.Positions[i].Missing(&n.Sample.Position); missing > 0 {
-				behind = missing
-			}
+		expected, known, behind := n.Expected(in, s)
+		if behind == 0 {
+			behind = n.Missing // a limit on its age, and no position
 		}
 		if e.Node == "" || behind < e.Behind {
-			e.Node, e.Behind, e.Lag, e.LagKnown = n.Name, behind, n.Lag, n.LagKnown
+			e.Node, e.Behind, e.Lag, e.LagKnown, e.Expected, e.ExpectedKnown = n.Name, behind, n.Lag, n.LagKnown, expected, known
 			e.GTIDs = n.Sample.Position.Kind == core.KindMySQL || n.Sample.Position.Kind == core.KindMariaDB
 		}
 	}

@@ -29,5 +29,26 @@ func (r *Router) Fence(ctx context.Context, session *core.Session) error {
 		e.Positions = []core.Position{p}
 	}
 	session.Require(e, r.cfg.Strategy.Window)
+	session.Fenced(r.cfg.Cluster)
 	return nil
+}
+
+// MayCache reports whether what a read in ctx shows may be kept for others: it shows everything that was committed before it
+// began, or before its session's fence.
+func (r *Router) MayCache(ctx context.Context) bool {
+	in := core.Input{Strategy: r.cfg.Strategy, Fallback: r.cfg.Fallback}
+	session, err := r.apply(core.FromContext(ctx), &in)
+	switch {
+	case err != nil:
+		return false
+	case in.Level == core.LevelPrimary, in.Level == core.LevelUnset && session == nil:
+		return true // the primary shows it
+	case in.Fallback == core.FallbackStale, in.Strategy.Sticky, r.Monitor.Snapshot().Positionless:
+		return false
+	case in.Level == core.LevelGlobal:
+		return true
+	case in.Level == core.LevelSession, in.Level == core.LevelCausal:
+		return session != nil && session.IsFenced(r.cfg.Cluster)
+	}
+	return false
 }

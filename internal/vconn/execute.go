@@ -22,6 +22,10 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 	} else if h, err = c.place(ctx, st, core.RetryNone, 0); err != nil {
 		return err
 	}
+	if err = c.prepareWrite(ctx, st, h); err != nil {
+		c.cluster.Router.Report(ctx, &c.decided)
+		return err
+	}
 	err = c.run(ctx, h, c.changes(st, h), op)
 	if err == driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
 		c.skip = &skipped{h, query, c.decided}

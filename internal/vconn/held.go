@@ -12,10 +12,11 @@ type held struct {
 	sc      *sql.Conn
 	p       *physical
 	node    int
-	ran     bool // something has run on it in this checkout
-	state   bool // it carries session state that outlives a transaction
-	fresh   bool // nobody has had it before
-	discard bool // not fit for another checkout
+	ran     bool   // something has run on it in this checkout
+	state   bool   // it carries session state that outlives a transaction
+	fresh   bool   // nobody has had it before
+	discard bool   // not fit for another checkout
+	before  string // what synchronous_commit was before it was set to remote_apply; empty when it is not
 	// interrupted: the statement was ended because the node fell silent
 	interrupted bool
 }
@@ -84,6 +85,7 @@ func (c *Conn) release(h *held) {
 func (c *Conn) checkIn() {
 	if c.primary.attached() {
 		c.ended()
+		c.restoreAtEnd(&c.primary)
 		c.sanitize(&c.primary)
 		c.release(&c.primary)
 	}

@@ -26,6 +26,11 @@ type Engine interface {
 	SettingNames() (readOnly, timeout, remedy string)
 	// Capabilities says, a sentence each, what the server does not have or the user may not see; nothing when all is well.
 	Capabilities(ctx context.Context, link monitor.Link) []string
+	// RemoteApplySQL makes commits of the session, or with local of its transaction, wait until a synchronous standby shows
+	// them, if there is one. Its row is what was set before and how many such standbys there are. It is empty when the server has no such
+	// thing. RestoreSQL puts back what was set before.
+	RemoteApplySQL(local bool) string
+	RestoreSQL(before string) string
 	// SelfSQL tells a connection its own Backend; ParseSelf reads its row.
 	SelfSQL() string
 	ParseSelf(row []string) (monitor.Backend, error)

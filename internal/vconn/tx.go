@@ -18,8 +18,10 @@ type Tx struct {
 	role   core.Role
 	native driver.Tx
 	ctx    context.Context
-	level  core.Level     // of BeginTx
-	shadow *router.Shadow // of BeginTx: its statements would have gone there too
+	// remoteApply: it commits so already.
+	remoteApply bool
+	level       core.Level     // of BeginTx
+	shadow      *router.Shadow // of BeginTx: its statements would have gone there too
 }
 
 var _ driver.Tx = (*Tx)(nil)
@@ -69,6 +71,11 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	}
 	c.tx = t
 	c.writes.inTx = c.sessions(ctx, c.writes.inTx)
+	if h == &c.primary && wantsRemoteApply(ctx) && !opts.ReadOnly {
+		if err := c.remoteApply(ctx, h, true); err != nil {
+			return nil, errors.Join(err, t.Rollback())
+		}
+	}
 	return t, nil
 }
 
