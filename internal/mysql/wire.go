@@ -84,7 +84,11 @@ func (l *Link) query(ctx context.Context, query string, limit int) (columns []st
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
+	defer func() {
+		if closed := rows.Close(); err == nil {
+			err = closed
+		}
+	}()
 	columns = rows.Columns()
 	dest := make([]driver.Value, len(columns))
 	for limit < 0 || len(list) < limit {

@@ -191,6 +191,7 @@ func either(a, b Statement) Statement {
 		MayWrite:       a.MayWrite || b.MayWrite,
 		CommitsOnError: a.CommitsOnError || b.CommitsOnError,
 		EndsTx:         a.EndsTx || b.EndsTx,
+		MayEndTx:       a.MayEndTx || b.MayEndTx,
 		BeginsTx:       a.BeginsTx || b.BeginsTx,
 		Multi:          a.Multi || b.Multi,
 	}

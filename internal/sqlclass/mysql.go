@@ -3,6 +3,9 @@ package sqlclass
 // definition is what DDL and everything else that commits implicitly does on MySQL and MariaDB.
 var definition = Statement{Class: Write, MayWrite: true, CommitsOnError: true, EndsTx: true}
 
+// routine runs what is not in the text, or is a program: it may commit on its way, also when it fails.
+var routine = Statement{Class: Write, MayWrite: true, CommitsOnError: true, MayEndTx: true}
+
 // mysql classifies the statement of MySQL or MariaDB that begins at the current token. st is zero.
 func (p *scan) mysql(st *Statement) {
 	if p.query() {
@@ -32,7 +35,7 @@ func (p *scan) mysqlCommand(verb string) Statement {
 	case "insert", "replace", "update", "delete", "load":
 		return p.mysqlWrite(Statement{Class: Write, MayWrite: true, CommitsOnError: true})
 	case "call":
-		return p.mysqlWrite(Statement{Class: Write, MayWrite: true, CommitsOnError: true})
+		return p.mysqlWrite(routine)
 	case "truncate", "rename", "grant", "revoke", "optimize", "repair", "check", "cache", "install", "uninstall", "import", "change",
 		"reset", "stop", "purge", "kill", "shutdown", "restart", "binlog", "clone":
 		return definition
@@ -54,7 +57,7 @@ func (p *scan) mysqlCommand(verb string) Statement {
 	case "begin":
 		if second == "not" { // BEGIN NOT ATOMIC: the rest of the text is one statement
 			p.toEnd()
-			return Statement{Class: Write, MayWrite: true, CommitsOnError: true}
+			return routine
 		}
 		return Statement{Class: TxControl, BeginsTx: true, EndsTx: true}
 	case "start":
@@ -80,15 +83,15 @@ func (p *scan) mysqlCommand(verb string) Statement {
 		return Statement{Class: SessionState, LeavesState: true}
 	case "execute":
 		if second == "immediate" {
-			return p.mysqlWrite(Statement{Class: Write, MayWrite: true, CommitsOnError: true})
+			return p.mysqlWrite(routine)
 		}
-		return Statement{Class: SessionState, DependsState: true, MayWrite: true, CommitsOnError: true}
+		return Statement{Class: SessionState, DependsState: true, MayWrite: true, CommitsOnError: true, MayEndTx: true}
 	case "get":
 		return Statement{Class: SessionState, DependsState: true, LeavesState: true}
 	case "help", "checksum":
 		return Statement{}
 	}
-	return Statement{MayWrite: true, CommitsOnError: true}
+	return Statement{MayWrite: true, CommitsOnError: true, MayEndTx: true}
 }
 
 // toEnd moves to the end of the text: the semicolons in it do not end the statement.

@@ -216,6 +216,9 @@ func (st *Statement) demote(by *Statement) {
 	if by.EndsTx {
 		st.EndsTx = true
 	}
+	if by.MayEndTx {
+		st.MayEndTx = true
+	}
 	if by.BeginsTx {
 		st.BeginsTx = true
 	}

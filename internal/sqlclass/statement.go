@@ -103,6 +103,9 @@ type Statement struct {
 	// EndsTx: ends a transaction, explicitly (COMMIT, ROLLBACK, END, ABORT, PREPARE TRANSACTION) or, on MySQL and MariaDB,
 	// implicitly (DDL, BEGIN, LOCK TABLES, ...).
 	EndsTx bool
+	// MayEndTx: may end a transaction as well, and nothing in the text says whether it does: what it runs is on the server, or
+	// in a value (CALL, EXECUTE, BEGIN NOT ATOMIC on MySQL and MariaDB). On PostgreSQL none of them can, in a transaction.
+	MayEndTx bool
 	// BeginsTx: begins a transaction (BEGIN, START TRANSACTION, XA START).
 	BeginsTx bool
 	// Multi: more than one statement in the text.

@@ -84,7 +84,7 @@ func classify(d Dialect, v *vocabulary, server Server, query string) (st Stateme
 		return Statement{MayWrite: true, CommitsOnError: true, Token: tokenDialect}
 	}
 	if len(query) > maxText {
-		return Statement{MayWrite: true, CommitsOnError: true, Token: tokenUnreadable}
+		return Statement{MayWrite: true, CommitsOnError: true, MayEndTx: true, Token: tokenUnreadable}
 	}
 	first := server.reading(d)
 	p := classifyReading(d, v, first, query, &st)
@@ -164,7 +164,7 @@ func classifyReading(d Dialect, v *vocabulary, r reading, query string, all *Sta
 	}
 	f := facts{ambiguous: p.ambiguous, versioned: p.versioned}
 	if p.t().kind == bad {
-		*all = Statement{Hint: primaryOnly(p.hint), MayWrite: true, CommitsOnError: true, Token: tokenUnreadable}
+		*all = Statement{Hint: primaryOnly(p.hint), MayWrite: true, CommitsOnError: true, MayEndTx: true, Token: tokenUnreadable}
 		return f
 	}
 	f.lexed, f.empty = true, count == 0

@@ -198,7 +198,7 @@ func (p *Pool) dial(ctx context.Context) (*physical, error) {
 		// database/sql opens connections one after the other: whoever waits for one would wait for all before it.
 		return nil, errSilent
 	}
-	connector, readOnly := p.cfg.Connector, false
+	caller, connector, readOnly := ctx, p.cfg.Connector, false
 	if !p.cfg.Writer {
 		var cancel context.CancelFunc
 		ctx, cancel = p.limited(ctx)
@@ -216,6 +216,9 @@ func (p *Pool) dial(ctx context.Context) (*physical, error) {
 	c := newPhysical(native, p, epoch)
 	if err := c.introduce(ctx, readOnly); err != nil {
 		_ = native.Close()
+		if ended := caller.Err(); ended != nil {
+			return nil, ended // as it is, like that of the driver's own dial
+		}
 		return nil, err
 	}
 	c.opened = time.Now()

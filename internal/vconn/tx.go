@@ -82,7 +82,8 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 // Commit commits. When its answer is lost, the error matches ErrCommitUnknown as well as the driver's own.
 func (t *Tx) Commit() error {
 	c := t.c
-	open := c.writes.wrote && !t.h.p.wire.Broken()
+	gone := t.h.p.wire.Broken()
+	open := c.writes.wrote && !gone
 	err := t.native.Commit()
 	t.over()
 	if open && c.lost(t.h, err) {
@@ -95,6 +96,9 @@ func (t *Tx) Commit() error {
 	c.writes.inTx, c.writes.wrote = nil, false
 	if t.role != core.RolePrimary {
 		return err
+	}
+	if gone && err != nil && !c.implicit {
+		return err // COMMIT was not sent, and the server rolls back
 	}
 	return c.txEnded(list, wrote, t.h, err)
 }

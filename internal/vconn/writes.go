@@ -74,10 +74,16 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 	}
 	if c.tx != nil || c.rawTx {
 		c.inTx(ctx, st)
-		if st.EndsTx && (err == nil || !c.nothingSent(err)) {
+		ends := st.EndsTx || st.MayEndTx
+		if ends && (err == nil || !c.nothingSent(err)) {
 			c.implicit = true
 		}
-		if st.EndsTx && c.writes.wrote {
+		switch {
+		case !ends || !c.writes.wrote:
+		case err == nil && rows: // of a CALL, which goes on while they are read
+			c.began(ctx)
+			return nil
+		default:
 			return c.endedWithin(h, err)
 		}
 		if st.EndsTx || !c.endedByText(h) {
@@ -163,7 +169,7 @@ func plain(err error) error {
 
 // changes says whether a statement on h may change something for good, or commit what has.
 func (c *Conn) changes(st *sqlclass.Statement, h *held) bool {
-	if st.EndsTx || !st.MayWrite || c.tx == nil && !c.rawTx {
+	if st.EndsTx || st.MayEndTx || !st.MayWrite || c.tx == nil && !c.rawTx {
 		return st.EndsTx || st.MayWrite
 	}
 	open, known := h.p.wire.InTx()
