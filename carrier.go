@@ -56,8 +56,7 @@ func (c *Codec) Extract(ctx context.Context, carriers ...Carrier) context.Contex
 }
 
 func (c *Codec) arrived(ctx context.Context, s *Session) context.Context {
-	ctx = context.WithValue(ctx, arrivalKey{}, &arrival{session: s, growth: growthOf(s)})
-	return hold(ContextWithSession(ctx, s), s)
+	return ContextWithSession(context.WithValue(ctx, arrivalKey{}, &arrival{session: s, growth: growthOf(s)}), s)
 }
 
 // Reply is Inject for the answer to what was given to [Codec.Extract], whose context, or one made from it, is ctx: it does

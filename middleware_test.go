@@ -359,7 +359,7 @@ func TestMiddlewareBadToken(t *testing.T) {
 		ask(s.Server, edit)
 		d := s.seen.one(t)
 		require.Equal(t, readroute.RolePrimary, d.Role, name)
-		require.Contains(t, []readroute.Reason{readroute.ReasonSticky, readroute.ReasonLevel}, d.Reason, name)
+		require.Equal(t, readroute.ReasonSticky, d.Reason, name)
 		require.Zero(t, d.Waited, name)
 	}
 	s.seen.take()

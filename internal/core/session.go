@@ -1,11 +1,13 @@
 package core
 
 import (
-	"context"
 	"slices"
 	"sync/atomic"
 	"time"
 )
+
+// EveryCluster is the name of an entry that speaks for all clusters; no cluster has it. Only its Until counts.
+const EveryCluster = ""
 
 // maxPending bounds the captures that one session waits for in one cluster. Writes of known outcome need one; each
 // write of unknown outcome needs one of its own.
@@ -15,7 +17,12 @@ const maxPending = 16
 // reading it takes no lock. The zero Session is ready.
 type Session struct {
 	state atomic.Pointer[sessionState]
+	grown atomic.Uint64
 }
+
+// Grown changes when the session comes to need more because of a write, or because it is told so; not because of what a
+// capture finds. A later write that waits for a capture with an earlier one does not change it again.
+func (s *Session) Grown() uint64 { return s.grown.Load() }
 
 // sessionState is immutable once it is published.
 type sessionState struct {
@@ -80,7 +87,7 @@ func (s *Session) ViewTo(cluster string, clock func() time.Time, n *Need) Verdic
 	state := s.state.Load()
 	c := state.find(cluster)
 	if c == nil {
-		*n = Need{}
+		*n = Need{Until: state.everyUntil()}
 		return VerdictNone
 	}
 	verdict := VerdictNone
@@ -95,6 +102,9 @@ func (s *Session) ViewTo(cluster string, clock func() time.Time, n *Need) Verdic
 	n.Positions = c.entry.Positions
 	n.CapturedAt = c.captured
 	n.Until = c.entry.Until
+	if len(state.clusters) > 1 {
+		n.Until = later(n.Until, state.everyUntil())
+	}
 	n.LastWrite = c.entry.At
 	n.Open = c.open > 0
 	n.Floors, n.Ahead = c.floors, c.ahead
@@ -115,6 +125,14 @@ func (s *sessionState) find(cluster string) *clusterState {
 		}
 	}
 	return nil
+}
+
+// everyUntil is until when only the primary will do, in any cluster.
+func (s *sessionState) everyUntil() time.Time {
+	if every := s.find(EveryCluster); every != nil {
+		return every.entry.Until
+	}
+	return time.Time{}
 }
 
 // swap replaces the state of one cluster if nothing has changed since state was loaded.
@@ -149,6 +167,12 @@ func (s *Session) update(cluster string, f func(clusterState) clusterState) {
 			return
 		}
 	}
+}
+
+// grow is update for what makes the session need more.
+func (s *Session) grow(cluster string, f func(clusterState) clusterState) {
+	s.update(cluster, f)
+	s.grown.Add(1)
 }
 
 func (c *clusterState) finished() bool {
@@ -256,7 +280,7 @@ func (s *Session) Wrote(cluster string, now time.Time, writer Start, capture *Ca
 	if c := s.state.Load().find(cluster); c != nil && capture != nil && !own && c.waitsFor(writer, capture) {
 		return
 	}
-	s.update(cluster, func(c clusterState) clusterState {
+	s.grow(cluster, func(c clusterState) clusterState {
 		c.entry.At = later(c.entry.At, now)
 		if capture == nil {
 			return c
@@ -267,7 +291,7 @@ func (s *Session) Wrote(cluster string, now time.Time, writer Start, capture *Ca
 
 // Unprovable records a write whose position cannot be had: the primary until then.
 func (s *Session) Unprovable(cluster string, now, until time.Time) {
-	s.update(cluster, func(c clusterState) clusterState {
+	s.grow(cluster, func(c clusterState) clusterState {
 		c.entry.At = later(c.entry.At, now)
 		c.entry.Until = later(c.entry.Until, until)
 		return c
@@ -284,7 +308,7 @@ func (s *Session) Judge(cluster string, now time.Time, positions []Position, cap
 
 // Require makes the session need what the entry needs as well.
 func (s *Session) Require(e Entry, window time.Duration) {
-	s.update(e.Cluster, func(c clusterState) clusterState {
+	s.grow(e.Cluster, func(c clusterState) clusterState {
 		before := c.entry.Positions
 		c.entry = c.entry.Merge(e, window)
 		if !slices.Equal(before, c.entry.Positions) {
@@ -336,66 +360,10 @@ func (p *pending) plain() bool { return !p.own && len(p.judge) == 0 }
 
 // Open records that a write has begun to hand out rows and has not ended. Close ends it.
 func (s *Session) Open(cluster string) {
-	s.update(cluster, func(c clusterState) clusterState { c.open++; return c })
+	s.grow(cluster, func(c clusterState) clusterState { c.open++; return c })
 }
 
 // Close ends a write that Open began.
 func (s *Session) Close(cluster string) {
 	s.update(cluster, func(c clusterState) clusterState { c.open--; return c })
-}
-
-// Token returns what the session needs, once every pending capture has its result. When ctx ends first, or a write has
-// not ended, the entry asks for the primary until now + window instead, and err says why; the token is safe all the same.
-func (s *Session) Token(ctx context.Context, clock func() time.Time, window time.Duration) (Token, error) {
-	var firstErr error
-	var entries []Entry
-	state := s.state.Load()
-	if state == nil {
-		return Token{}, nil
-	}
-	for i := range state.clusters {
-		name := state.clusters[i].entry.Cluster
-		e, err := s.entry(ctx, name, clock, window)
-		if firstErr == nil {
-			firstErr = err
-		}
-		entries = append(entries, e)
-	}
-	return NewToken(window, entries...), firstErr
-}
-
-func (s *Session) entry(ctx context.Context, cluster string, clock func() time.Time, window time.Duration) (Entry, error) {
-	for {
-		need, _ := s.View(cluster, clock)
-		if settled := s.Settle(ctx, cluster, window); settled != nil {
-			e := Entry{Cluster: cluster, Positions: need.Positions, At: need.LastWrite, Until: later(need.Until, clock().Add(window))}
-			return e, settled
-		}
-		need, _ = s.View(cluster, clock)
-		e := Entry{Cluster: cluster, Positions: need.Positions, At: need.LastWrite, Until: need.Until}
-		var err error
-		switch {
-		case need.Open:
-			err = ErrWriteOpen
-		case need.Pending == nil:
-			return e, nil
-		default:
-			err = need.Pending.Wait(ctx)
-			if err == nil {
-				continue
-			}
-			if need.Pending.Result() != nil {
-				continue // given up; View turns it into "the primary until"
-			}
-		}
-		e.Until = later(e.Until, clock().Add(window))
-		return e, err
-	}
-}
-
-// Merge makes the session need what the token needs as well.
-func (s *Session) Merge(t Token, window time.Duration) {
-	for _, e := range t.Entries() {
-		s.Require(e, window)
-	}
 }

@@ -404,3 +404,52 @@ func TestSessionVerdictIsToldOnce(t *testing.T) {
 		require.Equal(t, int32(1), told.Load())
 	}
 }
+
+// TestSessionOfEveryCluster: an entry of no cluster holds every cluster to its primary, also one that the session does not
+// know, and goes with the session's token.
+func TestSessionOfEveryCluster(t *testing.T) {
+	var s core.Session
+	until := time.Now().Add(time.Minute)
+	s.Require(core.Entry{Cluster: core.EveryCluster, Until: until}, window)
+	need, _ := s.View(cluster, time.Now)
+	require.Equal(t, until, need.Until)
+
+	s.Require(core.Entry{Cluster: cluster, Until: until.Add(-time.Second), Positions: []core.Position{at(1, 100)}}, window)
+	need, _ = s.View(cluster, time.Now)
+	require.Equal(t, until, need.Until)
+	require.Equal(t, []core.Position{at(1, 100)}, need.Positions)
+	s.Require(core.Entry{Cluster: cluster, Until: until.Add(time.Second)}, window)
+	need, _ = s.View(cluster, time.Now)
+	require.Equal(t, until.Add(time.Second), need.Until)
+
+	token, err := s.Token(t.Context(), time.Now, window)
+	require.NoError(t, err)
+	require.Len(t, token.Entries(), 2)
+	require.Equal(t, core.Entry{Cluster: core.EveryCluster, Until: until}, token.Entries()[0])
+}
+
+// TestSessionGrown: a session grows by what is written and what it is told, not by what a capture finds.
+func TestSessionGrown(t *testing.T) {
+	var s core.Session
+	grown := func(f func()) bool {
+		before := s.Grown()
+		f()
+		return s.Grown() != before
+	}
+	capture := core.NewCapture(nil)
+	require.True(t, grown(func() { s.Wrote(cluster, time.Now(), startA, capture, false, window) }))
+	require.False(t, grown(func() {
+		capture.Complete(core.CaptureResult{Position: at(1, 100), Reported: 100, Start: startA, At: time.Now()})
+		s.View(cluster, time.Now)
+	}))
+	require.False(t, grown(func() {
+		judge := core.NewCapture(nil)
+		s.Judge(cluster, time.Now(), []core.Position{at(1, 100)}, judge, window)
+		judge.Complete(core.CaptureResult{Position: at(2, 50), Reported: 50, Start: startA, At: time.Now()})
+		s.View(cluster, time.Now)
+	}))
+	require.True(t, grown(func() { s.Open(cluster) }))
+	require.False(t, grown(func() { s.Close(cluster) }))
+	require.True(t, grown(func() { s.Unprovable(cluster, time.Now(), time.Now()) }))
+	require.True(t, grown(func() { s.Merge(core.NewToken(window, core.Entry{Cluster: cluster, At: time.Now()}), window) }))
+}

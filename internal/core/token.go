@@ -50,11 +50,24 @@ type Token struct {
 
 // NewToken makes a token of entries, which it keeps. Entries of one cluster are merged, empty ones dropped.
 func NewToken(window time.Duration, entries ...Entry) Token {
+	if sorted(entries) {
+		return Token{entries: entries}
+	}
 	var t Token
 	for _, e := range entries {
 		t = t.with(e, window)
 	}
 	return t
+}
+
+// sorted reports that entries are what a token is made of: in order, one a cluster, none empty.
+func sorted(entries []Entry) bool {
+	for i := range entries {
+		if entries[i].IsZero() || i > 0 && entries[i-1].Cluster >= entries[i].Cluster {
+			return false
+		}
+	}
+	return true
 }
 
 func (t Token) with(e Entry, window time.Duration) Token {
