@@ -67,6 +67,10 @@ type binaries struct {
 // compare runs every variant on every kind of server with every toolchain, and
 // prints the table.
 func (c *comparison) compare(ctx context.Context, w io.Writer) (same bool, err error) {
+	on := slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return c.only != "" && !strings.EqualFold(c.only, k.name) })
+	if len(on) == 0 {
+		return false, fmt.Errorf("there is no kind of server called %q", c.only)
+	}
 	if c.work, err = os.MkdirTemp("", "compat-mysql-"); err != nil {
 		return false, err
 	}
@@ -85,10 +89,7 @@ func (c *comparison) compare(ctx context.Context, w io.Writer) (same bool, err e
 	c.table = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(c.table, "SERVER\tGO\tPOOL\tPASSED\tFAILED\tSKIPPED\tON REPLICA\tTIME\tSAME")
 	same = true
-	for _, k := range kinds {
-		if c.only != "" && !strings.EqualFold(c.only, k.name) {
-			continue
-		}
+	for _, k := range on {
 		ok, err := c.onKind(ctx, k, built)
 		if err != nil {
 			return false, err
