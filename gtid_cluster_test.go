@@ -6,9 +6,11 @@ import (
 	"io"
 	"log"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
@@ -126,6 +128,22 @@ func ask(t testing.TB, n *dbtest.MySQLNode, query string) string {
 	return value
 }
 
+// number is what ask returns, when it is one.
+func number(t testing.TB, n *dbtest.MySQLNode, query string) int {
+	t.Helper()
+	value, err := strconv.Atoi(ask(t, n, query))
+	require.NoError(t, err, query)
+	return value
+}
+
+// globalStatus is the table of a server's counters.
+func globalStatus(c *dbtest.MySQLCluster) string {
+	if c.IsMariaDB() {
+		return "information_schema.GLOBAL_STATUS"
+	}
+	return "performance_schema.global_status"
+}
+
 // newGTIDTable makes an empty table of its own for a test and returns its name.
 func newGTIDTable(t testing.TB, c *dbtest.MySQLCluster, columns string) string {
 	t.Helper()
@@ -150,24 +168,24 @@ func gtidConfig(c *dbtest.MySQLCluster, user ...string) readroute.Config {
 	return config
 }
 
-// pauseAppliers lets the replicas come to where the primary is and stops them there, until resumeAppliers or the end of
-// the test.
-func pauseAppliers(t testing.TB, c *dbtest.MySQLCluster) {
+// holdBack lets the replicas come to where the primary is, and keeps them there until letGo or the end of the test. They are
+// fed and their appliers run, so that they may serve whoever needs nothing newer.
+func holdBack(t testing.TB, c *dbtest.MySQLCluster) {
 	t.Helper()
-	t.Cleanup(func() { resumeAppliers(t, c) })
+	t.Cleanup(func() { letGo(t, c) })
 	require.NoError(t, c.WaitCaughtUp(testContext(t)))
 	for _, n := range replicasOf(c) {
-		require.NoError(t, n.PauseReplay(testContext(t)))
+		require.NoError(t, n.SetApplyDelay(testContext(t), time.Hour))
 	}
 }
 
-func resumeAppliers(t testing.TB, c *dbtest.MySQLCluster) {
+func letGo(t testing.TB, c *dbtest.MySQLCluster) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	for _, n := range replicasOf(c) {
 		if n.IsRunning() {
-			require.NoError(t, n.ResumeReplay(ctx))
+			require.NoError(t, n.SetApplyDelay(ctx, 0))
 		}
 	}
 }

@@ -55,7 +55,7 @@ type gtidUnknownWrite struct {
 // pause stops the appliers once there is a connection to write on.
 func (u *gtidUnknownWrite) pause() {
 	require.NoError(u, u.db.PingContext(u.ctx))
-	pauseAppliers(u, u.c)
+	holdBack(u, u.c)
 }
 
 func (u *gtidUnknownWrite) ok(_ sql.Result, err error) { require.NoError(u, err) }
@@ -74,7 +74,9 @@ func (u *gtidUnknownWrite) slow() string {
 }
 
 // prepared inserts the row with arguments.
-func (u *gtidUnknownWrite) prepared() string { return "INSERT INTO " + u.table + " (id, note) VALUES (?, ?)" }
+func (u *gtidUnknownWrite) prepared() string {
+	return "INSERT INTO " + u.table + " (id, note) VALUES (?, ?)"
+}
 
 // short is a context that ends long before a slow write does.
 func (u *gtidUnknownWrite) short() context.Context {
@@ -225,7 +227,7 @@ func gtidUnknownOutcome(t *testing.T, c *dbtest.MySQLCluster, tc gtidUnknown) bo
 	config.Primary.Connector = readroute.MySQL(c.Primary().DSNVia(proxy, dbtest.AppUser) + "?multiStatements=true")
 	seen := record(&config)
 	u := &gtidUnknownWrite{TB: t, c: c, db: open(t, config), proxy: proxy, table: newGTIDWritable(t, c), ctx: sessionContext(t)}
-	defer resumeAppliers(t, c)
+	defer letGo(t, c)
 	err := tc.write(u)
 	require.ErrorIs(t, err, readroute.ErrCommitUnknown)
 	require.NotErrorIs(t, err, driver.ErrBadConn, "database/sql would run it again")
@@ -251,7 +253,7 @@ func gtidUnknownOutcome(t *testing.T, c *dbtest.MySQLCluster, tc gtidUnknown) bo
 			require.Equal(t, 1, n, "the write stands and its session does not see it: %+v", d)
 		}
 	}
-	resumeAppliers(t, c)
+	letGo(t, c)
 	eventually(t, "a replica serves the session", func() bool {
 		require.Equal(t, 1, rowsOf(t, u.ctx, u.db, u.table, 1))
 		return seen.one(t).Role == readroute.RoleReplica
@@ -350,7 +352,7 @@ func TestGTIDKilledConnection(t *testing.T) {
 		seen, happened := record(&config), listen(&config)
 		db := open(t, config)
 		table := newGTIDWritable(t, c)
-		pauseAppliers(t, c)
+		holdBack(t, c)
 		for _, tc := range []struct {
 			query string
 			rows  int
