@@ -127,16 +127,26 @@ func decideRead(in *Input, s *Snapshot) Decision {
 	return decideSession(in, s, eligible, why)
 }
 
+// Unmovable is why a statement goes to the primary whatever else is known; ReasonNone when that is not so.
+func Unmovable(class Class, held Held) Reason {
+	switch {
+	case held == HeldTx || class == ClassTxControl:
+		return ReasonTx
+	case held == HeldState || class == ClassSessionState:
+		return ReasonSessionState
+	case class == ClassWrite:
+		return ReasonWrite
+	}
+	return ReasonNone
+}
+
 // decideClass settles everything that does not depend on how far the replicas are.
 func decideClass(in *Input, s *Snapshot) (Decision, bool) {
 	primary := func(r Reason) (Decision, bool) { return Decision{Action: GoPrimary, Reason: r}, true }
+	if r := Unmovable(in.Class, in.Held); r != ReasonNone {
+		return primary(r)
+	}
 	switch {
-	case in.Held == HeldTx || in.Class == ClassTxControl:
-		return primary(ReasonTx)
-	case in.Held == HeldState || in.Class == ClassSessionState:
-		return primary(ReasonSessionState)
-	case in.Class == ClassWrite:
-		return primary(ReasonWrite)
 	case in.Hint == HintPrimary:
 		return primary(ReasonHint)
 	case in.Class == ClassUnknown && in.Hint != HintReplica:

@@ -330,6 +330,7 @@ func TestSessionToken(t *testing.T) {
 func TestSessionOnlyMovesForward(t *testing.T) {
 	var s core.Session
 	var log atomic.Uint64
+	var order sync.Mutex
 	var wg sync.WaitGroup
 	verdicts := atomic.Int32{}
 	for i := range 8 {
@@ -349,8 +350,10 @@ func TestSessionOnlyMovesForward(t *testing.T) {
 			for range 300 {
 				switch r.IntN(4) {
 				case 0:
+					order.Lock() // a capture that begins later finds a position that is no lower
 					write := core.LSN(log.Add(1))
 					capture := core.NewCapture(nil)
+					order.Unlock()
 					s.Wrote(cluster, time.Now(), startA, capture, r.IntN(2) == 0, window)
 					capture.Complete(core.CaptureResult{Position: at(1, write), Reported: write, Start: startA, At: time.Now()})
 					if got := required(); got < write {

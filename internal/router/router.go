@@ -110,6 +110,11 @@ func New(cfg Config, m *monitor.Monitor, c *monitor.Captures, nodes []string) *R
 // ends. It does not report the decision: Report does, once the caller knows that it stands.
 func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 	*out = Decided{Node: -1, Class: req.Class, Retry: req.Retry}
+	o := core.FromContext(ctx)
+	if reason := core.Unmovable(req.Class, req.Held); reason != core.ReasonNone && r.Mode() != ModeShadow && (o == nil || o.Node == "" && o.Tags == nil) {
+		out.Node, out.Role, out.Reason, out.Waited = r.Monitor.Snapshot().Primary, core.RolePrimary, reason, req.Waited
+		return
+	}
 	in := core.Input{
 		Class:    req.Class,
 		Hint:     req.Hint,
@@ -122,7 +127,7 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 		Exclude:  req.Exclude,
 		Budget:   r.cfg.Strategy.Wait,
 	}
-	session, err := r.apply(core.FromContext(ctx), &in)
+	session, err := r.apply(o, &in)
 	if req.Waited > 0 {
 		in.Budget = max(0, in.Budget-req.Waited)
 		in.Waited = in.Budget == 0

@@ -85,10 +85,9 @@ type Pool struct {
 	shared atomic.Bool // several servers answer under its name
 	closed atomic.Bool
 
-	parking   bool // connections are parked
-	parked    atomic.Pointer[physical]
-	unparking atomic.Bool // timer is set
-	timer     *time.Timer // calls unparkLater
+	parked    []atomic.Pointer[physical] // slots for parked connections; none when nothing is parked
+	unparking atomic.Bool                // timer is set
+	timer     *time.Timer                // calls unparkLater
 
 	mu   sync.Mutex
 	open map[*physical]struct{} // guarded by mu
@@ -96,7 +95,7 @@ type Pool struct {
 
 // NewPool makes a pool. It opens nothing yet.
 func NewPool(cfg PoolConfig) *Pool {
-	p := &Pool{cfg: cfg, parking: cfg.parks(), open: make(map[*physical]struct{})}
+	p := &Pool{cfg: cfg, parked: make([]atomic.Pointer[physical], cfg.slots()), open: make(map[*physical]struct{})}
 	p.timer = time.AfterFunc(time.Hour, p.unparkLater)
 	p.timer.Stop()
 	p.db = sql.OpenDB(poolConnector{p})
@@ -118,9 +117,11 @@ func (p *Pool) Close() error {
 // Stats returns the pool's statistics. A parked connection is an idle one.
 func (p *Pool) Stats() sql.DBStats {
 	s := p.db.Stats()
-	if p.parked.Load() != nil && s.InUse > 0 {
-		s.InUse--
-		s.Idle++
+	for i := range p.parked {
+		if p.parked[i].Load() != nil && s.InUse > 0 {
+			s.InUse--
+			s.Idle++
+		}
 	}
 	return s
 }
