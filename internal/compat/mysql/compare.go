@@ -13,7 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/readroute/readroute/internal/compat/mysql/suite"
+	"github.com/readroute/readroute/internal/compat/suite"
 	"github.com/readroute/readroute/internal/dbtest"
 )
 

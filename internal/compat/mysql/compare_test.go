@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/readroute/readroute/internal/compat/mysql/suite"
+	"github.com/readroute/readroute/internal/compat/suite"
 )
 
 func TestAWholeRunHasEveryTest(t *testing.T) {

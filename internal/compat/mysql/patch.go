@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/readroute/readroute/internal/compat/mysql/suite"
+	"github.com/readroute/readroute/internal/compat/suite"
 )
 
 const driverModule = "github.com/go-sql-driver/mysql"

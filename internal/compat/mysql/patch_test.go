@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/readroute/readroute/internal/compat/mysql/suite"
+	"github.com/readroute/readroute/internal/compat/suite"
 )
 
 // The suite of the driver's version in go.mod has the places that the patch

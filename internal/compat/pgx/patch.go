@@ -1,8 +1,6 @@
 package main
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -10,13 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-)
 
-// An edit replaces the bytes from start to end of a source file.
-type edit struct {
-	start, end int
-	text       string
-}
+	"github.com/readroute/readroute/internal/compat/suite"
+)
 
 // places counts what was rewritten in one file. The counts are part of the
 // program: when a new version of pgx opens a pool in one more place, the suite
@@ -117,7 +111,7 @@ func patchFile(name string, src []byte) ([]byte, places, error) {
 	if err != nil {
 		return nil, places{}, fmt.Errorf("parse %s: %w", name, err)
 	}
-	p := patch{fset: fset}
+	p := patch{edits: suite.NewEdits(fset)}
 	for _, decl := range file.Decls {
 		p.test, p.onCheckout = "", false
 		if f, ok := decl.(*ast.FuncDecl); ok {
@@ -126,7 +120,7 @@ func patchFile(name string, src []byte) ([]byte, places, error) {
 		}
 		ast.Inspect(decl, p.visit)
 	}
-	out, err := apply(src, p.edits)
+	out, err := p.edits.Apply(src)
 	if err != nil {
 		return nil, places{}, fmt.Errorf("patch %s: %w", name, err)
 	}
@@ -135,15 +129,10 @@ func patchFile(name string, src []byte) ([]byte, places, error) {
 
 // patch collects the edits of one file.
 type patch struct {
-	fset       *token.FileSet
 	test       string // the function that is visited
 	onCheckout bool   // its statements run on one checkout
 	found      places
-	edits      []edit
-}
-
-func (p *patch) replace(from, to token.Pos, text string) {
-	p.edits = append(p.edits, edit{p.fset.Position(from).Offset, p.fset.Position(to).Offset, text})
+	edits      *suite.Edits
 }
 
 func (p *patch) visit(n ast.Node) bool {
@@ -151,20 +140,20 @@ func (p *patch) visit(n ast.Node) bool {
 	case *ast.CallExpr:
 		p.visitCall(n)
 	case *ast.TypeAssertExpr:
-		if star, ok := n.Type.(*ast.StarExpr); ok && isSelector(star.X, "stdlib", "Conn") {
+		if star, ok := n.Type.(*ast.StarExpr); ok && suite.IsSelector(star.X, "stdlib", "Conn") {
 			p.found.rawConn++
-			p.replace(n.Pos(), n.X.Pos(), "native(")
-			p.replace(n.X.End(), n.End(), ")")
+			p.edits.Replace(n.Pos(), n.X.Pos(), "native(")
+			p.edits.Replace(n.X.End(), n.End(), ")")
 		}
 	case *ast.DeferStmt: // the pool is open
 		if id, ok := n.Call.Fun.(*ast.Ident); ok && p.onCheckout && id.Name == "closeDB" {
 			p.found.checkout++
-			p.replace(n.End(), n.End(), "; kept := checkout(t, db)")
+			p.edits.Replace(n.End(), n.End(), "; kept := checkout(t, db)")
 		}
 	case *ast.FuncLit: // it is given the pool
 		if params := n.Type.Params.List; p.onCheckout && len(params) == 2 && params[1].Names[0].Name == "db" {
 			p.found.checkout++
-			p.replace(n.Body.Lbrace+1, n.Body.Lbrace+1, " kept := checkout(t, db)")
+			p.edits.Replace(n.Body.Lbrace+1, n.Body.Lbrace+1, " kept := checkout(t, db)")
 		}
 	}
 	return true
@@ -172,23 +161,23 @@ func (p *patch) visit(n ast.Node) bool {
 
 func (p *patch) visitCall(n *ast.CallExpr) {
 	switch {
-	case isSelector(n.Fun, "stdlib", "OpenDB"):
+	case suite.IsSelector(n.Fun, "stdlib", "OpenDB"):
 		p.found.openDB++
 		open := "openRouted(t, "
 		if p.test == keepsNoSocket {
 			open = "openRoutedOnce(t, "
 		}
-		p.replace(n.Pos(), n.Lparen+1, open)
-	case isSelector(n.Fun, "stdlib", "OpenDBFromPool"):
+		p.edits.Replace(n.Pos(), n.Lparen+1, open)
+	case suite.IsSelector(n.Fun, "stdlib", "OpenDBFromPool"):
 		p.found.openPool++
-		p.replace(n.Pos(), n.Lparen+1, "openRoutedPool(t, ")
-	case isSelector(n.Fun, "sql", "Open"):
+		p.edits.Replace(n.Pos(), n.Lparen+1, "openRoutedPool(t, ")
+	case suite.IsSelector(n.Fun, "sql", "Open"):
 		p.found.sqlOpen++
-		p.replace(n.Pos(), n.Lparen+1, "openRoutedName(t, ")
-	case isSelector(n.Fun, "context", "Background"):
+		p.edits.Replace(n.Pos(), n.Lparen+1, "openRoutedName(t, ")
+	case suite.IsSelector(n.Fun, "context", "Background"):
 		p.found.background++
-		p.replace(n.Pos(), n.End(), "routedContext()")
-	case isSelector(n.Fun, "require", "EqualValues"):
+		p.edits.Replace(n.Pos(), n.End(), "routedContext()")
+	case suite.IsSelector(n.Fun, "require", "EqualValues"):
 		p.visitSocketCount(n)
 	default:
 		p.visitStatement(n)
@@ -204,9 +193,9 @@ func (p *patch) visitSocketCount(n *ast.CallExpr) {
 		return
 	}
 	ast.Inspect(n.Args[2], func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok && isSelector(call.Fun, "db", "Stats") {
+		if call, ok := n.(*ast.CallExpr); ok && suite.IsSelector(call.Fun, "db", "Stats") {
 			p.found.sockets++
-			p.replace(call.Pos(), call.End(), "sockets(db)")
+			p.edits.Replace(call.Pos(), call.End(), "sockets(db)")
 		}
 		return true
 	})
@@ -225,7 +214,7 @@ func (p *patch) visitStatement(n *ast.CallExpr) {
 	}
 	form, noContext := contextForms[sel.Sel.Name]
 	if p.onCheckout && on.Name == "db" && (noContext || sel.Sel.Name == "PrepareContext") {
-		p.replace(on.Pos(), on.End(), "kept")
+		p.edits.Replace(on.Pos(), on.End(), "kept")
 	}
 	if !noContext {
 		return
@@ -234,30 +223,5 @@ func (p *patch) visitStatement(n *ast.CallExpr) {
 	if len(n.Args) > 0 {
 		form += ", "
 	}
-	p.replace(sel.Sel.Pos(), n.Lparen+1, form)
-}
-
-func isSelector(e ast.Expr, pkg, name string) bool {
-	sel, ok := e.(*ast.SelectorExpr)
-	if !ok || sel.Sel.Name != name {
-		return false
-	}
-	id, ok := sel.X.(*ast.Ident)
-	return ok && id.Name == pkg
-}
-
-// apply makes the edits, which may not overlap.
-func apply(src []byte, edits []edit) ([]byte, error) {
-	slices.SortStableFunc(edits, func(a, b edit) int { return cmp.Compare(a.start, b.start) })
-	var out []byte
-	at := 0
-	for _, e := range edits {
-		if e.start < at {
-			return nil, errors.New("two edits overlap")
-		}
-		out = append(out, src[at:e.start]...)
-		out = append(out, e.text...)
-		at = e.end
-	}
-	return append(out, src[at:]...), nil
+	p.edits.Replace(sel.Sel.Pos(), n.Lparen+1, form)
 }

@@ -2,21 +2,24 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/readroute/readroute/internal/compat/suite"
 )
 
 // The suite of the pgx version in go.mod has the places that the patch knows:
 // an upgrade of pgx fails here, at once, not in the long run.
 func TestPatchKnowsThePlacesOfThisPgx(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", pgxModule).Output()
+	root, err := filepath.Abs("../../..")
+	require.NoError(t, err)
+	source, err := suite.Source(t.Context(), root, pgxModule)
 	require.NoError(t, err)
 	dir := t.TempDir()
-	require.NoError(t, copyTree(dir, filepath.Join(strings.TrimSpace(string(out)), "stdlib")))
+	require.NoError(t, suite.CopyTree(dir, filepath.Join(source, "stdlib")))
 	require.NoError(t, patchSuite(dir))
 	for name := range stdlibTests {
 		text, err := os.ReadFile(filepath.Join(dir, name))
@@ -75,11 +78,4 @@ require.EqualValues(t, 1, sockets(db).OpenConnections)`, patchBody(t, countsSock
 		`require.EqualValues(t, 3, db.Stats().OpenConnections)
 require.EqualValues(t, 1, db.Stats().OpenConnections)`))
 	require.Equal(t, `db := openRoutedOnce(t, *config)`, patchBody(t, keepsNoSocket, `db := stdlib.OpenDB(*config)`))
-}
-
-func TestDifferenceSeesEveryKindOfChange(t *testing.T) {
-	want := outcome{results: map[string]string{"A": "PASS", "B": "PASS", "C": "SKIP"}}
-	require.Empty(t, difference(want, want))
-	got := outcome{results: map[string]string{"A": "FAIL", "C": "PASS", "D": "PASS"}, exit: &exec.ExitError{}}
-	require.Len(t, difference(want, got), 5)
 }

@@ -1,20 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
+
+	"github.com/readroute/readroute/internal/compat/suite"
 )
 
 const (
-	rootModule = "github.com/readroute/readroute"
 	sqlxModule = "github.com/jmoiron/sqlx"
 	toolsDir   = "examples/tools" // whose go.mod names the version of sqlx
 )
@@ -64,16 +61,16 @@ func patchSuite(dir string) error {
 
 // prepare copies sqlx to a folder in work and edits the copy.
 func prepare(ctx context.Context, work string) (dir string, err error) {
-	root, err := output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", rootModule)
+	checkout, version, err := suite.Checkout(ctx)
 	if err != nil {
 		return "", err
 	}
-	source, err := sqlxSource(ctx, root)
+	source, err := suite.Source(ctx, filepath.Join(checkout, toolsDir), sqlxModule)
 	if err != nil {
 		return "", err
 	}
 	dir = filepath.Join(work, "sqlx")
-	if err := copyTree(dir, source); err != nil {
+	if err := suite.CopyTree(dir, source); err != nil {
 		return "", fmt.Errorf("copy sqlx: %w", err)
 	}
 	if err := patchSuite(dir); err != nil {
@@ -82,74 +79,12 @@ func prepare(ctx context.Context, work string) (dir string, err error) {
 	if err := os.WriteFile(filepath.Join(dir, "routed_test.go"), routedTest, 0o600); err != nil {
 		return "", err
 	}
-	pgx, err := output(ctx, root, "go", "list", "-m", "-f", "{{.Path}}@{{.Version}}", "github.com/jackc/pgx/v5")
+	pgx, err := suite.Output(ctx, checkout, "", "go", "list", "-m", "-f", "{{.Path}}@{{.Version}}", "github.com/jackc/pgx/v5")
 	if err != nil {
 		return "", err
 	}
-	if _, err := output(ctx, dir, "go", "mod", "edit", "-go=1.25.0", "-require="+pgx,
-		"-require="+rootModule+"@v0.0.0", "-replace="+rootModule+"@v0.0.0="+root); err != nil {
+	if _, err := suite.Output(ctx, dir, "", "go", "mod", "edit", "-require="+pgx); err != nil {
 		return "", err
 	}
-	return dir, mergeSums(filepath.Join(dir, "go.sum"), filepath.Join(root, "go.sum"))
-}
-
-// sqlxSource is the folder of sqlx in the module cache.
-func sqlxSource(ctx context.Context, root string) (string, error) {
-	tools := filepath.Join(root, toolsDir)
-	version, err := output(ctx, tools, "go", "list", "-m", "-f", "{{.Version}}", sqlxModule)
-	if err != nil {
-		return "", err
-	}
-	if _, err := output(ctx, tools, "go", "mod", "download", sqlxModule+"@"+version); err != nil {
-		return "", err
-	}
-	return output(ctx, tools, "go", "list", "-m", "-f", "{{.Dir}}", sqlxModule)
-}
-
-// copyTree is os.CopyFS with files that can be written: those of the module
-// cache cannot.
-func copyTree(dst, src string) error {
-	if err := os.CopyFS(dst, os.DirFS(src)); err != nil {
-		return err
-	}
-	return filepath.WalkDir(dst, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			return os.Chmod(path, 0o700)
-		}
-		return os.Chmod(path, 0o600)
-	})
-}
-
-// mergeSums adds the lines of one go.sum to another, so that no checksum has
-// to be asked for.
-func mergeSums(into, from string) error {
-	var lines []string
-	for _, name := range []string{into, from} {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		lines = append(lines, strings.Split(strings.TrimSpace(string(b)), "\n")...)
-	}
-	slices.Sort(lines)
-	lines = slices.Compact(lines)
-	return os.WriteFile(into, []byte(strings.Join(lines, "\n")+"\n"), 0o600)
-}
-
-// output runs a command in dir, with the go.mod there and no workspace, and
-// returns what it printed.
-func output(ctx context.Context, dir, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, stderr.Bytes())
-	}
-	return strings.TrimSpace(string(out)), nil
+	return dir, suite.RequireRouted(ctx, dir, checkout, version)
 }
