@@ -102,7 +102,7 @@ func openPgx(t testing.TB, nodes []*dbtest.PostgresNode) *pgxCluster {
 	var err error
 	c.classifier, err = sqlclass.New(sqlclass.Options{Dialect: sqlclass.PostgreSQL})
 	require.NoError(t, err)
-	watch := monitor.Config{Engine: postgres.Engine{}, Interval: 50 * time.Millisecond, ProbeTimeout: time.Second, MaxWaiters: 100}
+	watch := monitor.Config{Engine: postgres.Engine{}, Interval: 50 * time.Millisecond, ProbeTimeout: time.Second, MaxWaiters: 100, MaxLag: time.Minute}
 	var names []string
 	for _, n := range nodes {
 		config, err := pgxpool.ParseConfig(n.DSN())

@@ -83,7 +83,7 @@ func TestFleet(t *testing.T) {
 	for i := range fleet {
 		m := monitor.Start(monitor.Config{
 			Nodes:  []monitor.Node{primary.watch(t, c.Primary()), asked.watch(t, replica)},
-			Engine: postgres.Engine{}, Interval: 500 * time.Millisecond, ProbeTimeout: 10 * time.Second, MaxWaiters: 10,
+			Engine: postgres.Engine{}, Interval: 500 * time.Millisecond, ProbeTimeout: 10 * time.Second, MaxWaiters: 10, MaxLag: time.Minute,
 		})
 		captures := monitor.StartCaptures(m)
 		t.Cleanup(func() { captures.Close(); m.Close() })

@@ -147,6 +147,7 @@ func (db *DB) watch() monitor.Config {
 		Interval:     db.config.ProbeInterval,
 		ProbeTimeout: db.config.ProbeTimeout,
 		MaxWaiters:   db.config.MaxWaiters,
+		MaxLag:       db.config.MaxLag,
 		OnEvent:      db.onNode,
 	}
 	for i, n := range db.nodes {

@@ -187,7 +187,7 @@ func (in *Input) allows(i int) bool {
 	return (in.Node == AnyNode || in.Node == i) && (in.Replica == AnyNode || in.Replica == i)
 }
 
-// WithinLag holds a replica to a limit; a negative one is none. While the primary is down its own position cannot be known,
+// WithinLag holds a replica to a limit; a negative one is none. One that has been beyond it comes back well below it. While the primary is down its own position cannot be known,
 // and the lag that was seen last stands; a cluster whose primary was never seen has no lag to hold a replica to. Without
 // positions a replica is held to what it says of itself, and to nothing when it says nothing.
 func (s *Snapshot) WithinLag(n *NodeView, limit time.Duration) bool {
@@ -195,7 +195,7 @@ func (s *Snapshot) WithinLag(n *NodeView, limit time.Duration) bool {
 	case limit < 0:
 		return true
 	case n.LagKnown:
-		return n.Lag <= limit
+		return n.Lag <= limit && !n.Late
 	case s.Positionless:
 		return !n.Sample.SourceLagKnown || n.Sample.SourceLag <= limit
 	}

@@ -68,6 +68,8 @@ type NodeView struct {
 	// can be said.
 	Lag      time.Duration
 	LagKnown bool
+	// Late: its lag was beyond the limit and has not come well below it since.
+	Late bool
 	// AsOf: the replica is proven to show everything that was committed before; zero when nothing is.
 	AsOf time.Time
 	// Missing is how much the primary has that the replica does not show: bytes of log on PostgreSQL, else transactions.

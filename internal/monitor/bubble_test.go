@@ -44,7 +44,7 @@ func watchWith(t testing.TB, change func(*monitor.Config), nodes ...*fakenode.No
 	t.Helper()
 	w := &watched{tb: t}
 	config := monitor.Config{
-		Engine: fakenode.Engine, Interval: interval, ProbeTimeout: probeTimeout, MaxWaiters: 20_000,
+		Engine: fakenode.Engine, Interval: interval, ProbeTimeout: probeTimeout, MaxWaiters: 20_000, MaxLag: 30 * time.Second,
 		OnEvent: func(e monitor.Event) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

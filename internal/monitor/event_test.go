@@ -21,7 +21,7 @@ func TestEventsComeInOrder(t *testing.T) {
 		var events []monitor.EventKind
 		var busy atomic.Bool
 		config := monitor.Config{
-			Engine: fakenode.Engine, Interval: interval, ProbeTimeout: probeTimeout, MaxWaiters: 1,
+			Engine: fakenode.Engine, Interval: interval, ProbeTimeout: probeTimeout, MaxWaiters: 1, MaxLag: time.Minute,
 			Nodes: []monitor.Node{a.Watch(), b.Watch()},
 			OnEvent: func(e monitor.Event) {
 				require.False(t, busy.Swap(true), "one call at a time")

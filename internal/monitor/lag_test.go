@@ -9,6 +9,7 @@ import (
 
 	"github.com/readroute/readroute/internal/core"
 	"github.com/readroute/readroute/internal/fakenode"
+	"github.com/readroute/readroute/internal/monitor"
 )
 
 // bytesPerMilli is how much the primary of these tests writes.
@@ -181,5 +182,34 @@ func TestEstimates(t *testing.T) {
 		require.InDelta(t, 3*time.Second, w.view(1).Delay, float64(3*interval))
 		require.LessOrEqual(t, w.view(1).Delay, 3*time.Second, "at least so long")
 		require.InEpsilon(t, 1000*bytesPerMilli, w.view(1).Rate, 0.2)
+	})
+}
+
+// TestLagThatHovers: a replica that has been beyond the limit comes back when it is well below it, and not with every probe.
+func TestLagThatHovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 10 * time.Second
+		a, b := pair()
+		lag := func(age time.Duration) time.Duration {
+			switch {
+			case age < 20*time.Second:
+				return limit - 3*time.Second
+			case age < 60*time.Second: // about the limit: above it and below in turn
+				return limit - 500*time.Millisecond + time.Duration(age/(2*time.Second)%2)*time.Second
+			}
+			return limit - 3*time.Second
+		}
+		writing(t, a, b, 10*time.Millisecond, lag)
+		w := watchWith(t, func(c *monitor.Config) { c.MaxLag = limit }, a, b)
+		changes, late := 0, false
+		for range 2000 {
+			time.Sleep(50 * time.Millisecond)
+			if v := w.view(1); v.Late != late {
+				late = v.Late
+				changes++
+			}
+		}
+		require.False(t, late)
+		require.Equal(t, 2, changes, "out once, and back once")
 	})
 }

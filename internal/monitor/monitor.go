@@ -3,7 +3,6 @@ package monitor
 import (
 	"context"
 	"errors"
-	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +33,7 @@ type Config struct {
 	Interval     time.Duration
 	ProbeTimeout time.Duration
 	MaxWaiters   int
+	MaxLag       time.Duration // beyond it a replica is late; negative: never
 	// OnEvent hears of transitions, in their order and one call at a time, without a lock, on the goroutine of whoever saw
 	// one; it must not block.
 	OnEvent func(Event)
@@ -141,10 +141,11 @@ func (m *Monitor) Shared(i int) {
 	m.tell()
 }
 
-// Failed records that a connection to node i failed: it is not healthy until a probe has answered.
+// Failed records that a connection to node i failed: it is not healthy until a probe has answered. When half of the replicas
+// are out already, only a probe takes out another: whatever is wrong may be on this side.
 func (m *Monitor) Failed(i int, err error) {
 	m.mu.Lock()
-	news := m.views[i].Healthy && !m.closed
+	news := m.views[i].Healthy && !m.closed && !m.halfOutLocked(i)
 	if news {
 		m.views[i].Healthy, m.views[i].Err = false, err
 		if i == m.primary {
@@ -157,6 +158,20 @@ func (m *Monitor) Failed(i int, err error) {
 	m.mu.Unlock()
 	m.Kick(i)
 	m.tell()
+}
+
+// halfOutLocked reports whether half of the replicas, of which i is one of several, are not healthy.
+func (m *Monitor) halfOutLocked(i int) bool {
+	replicas, out := 0, 0
+	for j := range m.views {
+		if m.views[j].Role == core.RoleReplica {
+			replicas++
+			if !m.views[j].Healthy {
+				out++
+			}
+		}
+	}
+	return m.views[i].Role == core.RoleReplica && replicas > 1 && 2*out >= replicas
 }
 
 // tell calls OnEvent for what has happened, in the order in which it was published, whichever goroutine saw it: a node
@@ -237,177 +252,6 @@ func (m *Monitor) observe(i int, s core.Sample, err error) {
 	m.events = append(m.events, events...)
 	m.mu.Unlock()
 	m.tell()
-}
-
-func (m *Monitor) takeLocked(i int, s core.Sample) {
-	v := &m.views[i]
-	prev := v.Sample
-	v.Healthy, v.Err, v.Failures = true, nil, 0
-	v.Role, v.Sample = s.Role, s
-	if prev.Start != s.Start || !prev.Position.ReachedBy(&s.Position) {
-		// Another run of the server, or a crash that did not end it: what was known of it is of the past.
-		v.Confirmed, v.ConfirmedTimeline = core.Position{}, 0
-		v.Rate, v.Delay, v.AsOf = 0, 0, time.Time{}
-		m.nodes[i].anchor = s
-	} else if prev.Role == core.RoleReplica && prev.Position.Timeline != 0 && s.Position.Timeline == 0 {
-		// Its receiver has ended, and with it the word for the timeline. What was exact stays proven.
-		v.Confirmed, v.ConfirmedTimeline, v.ConfirmedBegan = prev.Position, prev.Position.Timeline, prev.Began
-	}
-	m.baseLocked(s)
-	if m.nodes[i].cameBack(prev.Start, s.Start) {
-		// No run of a server comes back: there are several.
-		if !v.Shared || m.cfg.Nodes[i].Pooled && !v.Blind {
-			m.events = append(m.events, Event{Kind: EventSharedEndpoint, Node: v.Name})
-		}
-		v.Shared, v.Blind = true, v.Blind || m.cfg.Nodes[i].Pooled
-	}
-	v.Foreign = m.history.system != 0 && s.Position.System != m.history.system
-	if s.Role == core.RolePrimary {
-		v.Stopped, v.Lag, v.LagKnown, v.Missing, v.Behind = false, 0, true, 0, 0
-		if i == m.primary {
-			m.up = true
-			m.rememberLocked(s)
-		}
-		return
-	}
-	if i == m.primary {
-		m.up = false
-	}
-	m.measureLocked(i, prev)
-}
-
-// measureLocked works out how far behind replica i is.
-func (m *Monitor) measureLocked(i int, prev core.Sample) {
-	v := &m.views[i]
-	s := v.Sample
-	if m.history.system != s.Position.System {
-		v.Lag, v.LagKnown, v.Missing, v.Behind = 0, false, 0, 0
-		v.Stopped = m.nodes[i].stopped(v, prev, m.up)
-		return
-	}
-	newest, ok := m.history.newest()
-	ended := s.Ended
-	if !m.up && ok {
-		// What the primary has done since it went silent is not known: the replica is held to what was seen of it last.
-		ended = newest.began
-	}
-	v.Lag, v.LagKnown, v.Behind = m.history.lag(&s.Position, s.Began, ended)
-	v.Missing = 0
-	if ok {
-		v.Missing = newest.inserted.Missing(&s.Position)
-	}
-	if prev.Start == s.Start {
-		if d, ok := m.history.passed(&prev.Position, &s.Position, prev.Began); ok {
-			v.Delay = d
-		}
-	}
-	m.dateLocked(v)
-	m.nodes[i].rate(v)
-	v.Stopped = m.nodes[i].stopped(v, prev, m.up)
-}
-
-// dateLocked works out up to when a replica is proven to show everything. What one run of a server shows only grows.
-func (m *Monitor) dateLocked(v *core.NodeView) {
-	proof, _ := v.Proof()
-	newest, ok := m.history.newest()
-	if !ok || !proof.SameHistory(newest.inserted) {
-		return
-	}
-	if n := m.history.reached(&proof, inserted); n > 0 && m.history.points[n-1].began.After(v.AsOf) {
-		v.AsOf = m.history.points[n-1].began
-	}
-}
-
-// Since returns what the primary had at some moment after since, the earliest that is known, and when that had been read.
-// ok is false when nothing is known of it.
-func (m *Monitor) Since(since time.Time) (p core.Position, at time.Time, ok bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	points := m.history.points
-	i := sort.Search(len(points), func(i int) bool { return !points[i].began.Before(since) })
-	if i == len(points) {
-		return core.Position{}, time.Time{}, false
-	}
-	return points[i].inserted, points[i].ended, true
-}
-
-// rememberLocked takes in a sample of the primary. Replicas are measured against it: the first one of a log is the
-// first moment at which they can be.
-func (m *Monitor) rememberLocked(s core.Sample) {
-	if s.Position.IsZero() {
-		return
-	}
-	first := s.Position.System != m.history.system || s.Position.Timeline != m.history.timeline
-	m.history.add(s)
-	m.confirmLocked(s)
-	for i := range m.views {
-		if v := &m.views[i]; v.Role == core.RoleReplica {
-			m.dateLocked(v)
-		}
-	}
-	if !first {
-		return
-	}
-	for i, n := range m.nodes {
-		if i != m.primary {
-			n.kick()
-		}
-	}
-}
-
-// confirmLocked lets a sample of the primary vouch for the replicas' samples that are older than it.
-func (m *Monitor) confirmLocked(primary core.Sample) {
-	for i := range m.views {
-		v := &m.views[i]
-		if v.Role != core.RoleReplica || v.Sample.Position.Timeline != 0 || v.Sample.TimelineFloor != primary.Position.Timeline ||
-			v.Sample.Position.System != primary.Position.System || !primary.Began.After(v.Sample.Ended) {
-			continue
-		}
-		v.Confirmed, v.ConfirmedTimeline, v.ConfirmedBegan = v.Sample.Position, primary.Position.Timeline, v.Sample.Began
-	}
-}
-
-// electLocked finds the primary among the nodes that say that they are it. The higher timeline wins; the one that was
-// the primary keeps a tie. A node on an older timeline than the last primary's is the primary of before a failover, and
-// not elected again because the new one is silent.
-func (m *Monitor) electLocked() []Event {
-	best, claims := -1, 0
-	if m.history.system == 0 && m.views[0].Role == core.RoleUnknown && m.views[0].Failures == 0 {
-		return nil // the one that is configured as the primary says first which system this is
-	}
-	system := m.history.system
-	if system == 0 {
-		system = m.views[0].Sample.Position.System // also a replica says which one is meant
-	}
-	for i := range m.views {
-		v := &m.views[i]
-		if v.Role != core.RolePrimary || !v.Healthy {
-			continue
-		}
-		claims++
-		switch p := v.Sample.Position; {
-		case system != 0 && p.System != system && i != m.primary:
-			// Another system's primary is none of this cluster. The primary itself may have been made anew.
-		case best >= 0 && p.System != m.views[best].Sample.Position.System:
-			// Nor is this one, next to the first in the order of the configuration.
-		case i != m.primary && p.System == m.history.system && p.Timeline < m.history.timeline:
-		case best < 0, v.Sample.Position.Timeline > m.views[best].Sample.Position.Timeline:
-			best = i
-		case v.Sample.Position.Timeline == m.views[best].Sample.Position.Timeline && i == m.primary:
-			best = i
-		}
-	}
-	var events []Event
-	if claims > 1 && best >= 0 && m.claims != claims {
-		events = append(events, Event{Kind: EventTwoPrimaries, Node: m.views[best].Name})
-	}
-	m.claims = claims
-	if best < 0 || best == m.primary {
-		return events
-	}
-	m.primary, m.up = best, true
-	m.rememberLocked(m.views[best].Sample)
-	return append(events, Event{Kind: EventPrimaryChanged, Node: m.views[best].Name})
 }
 
 // publishLocked makes what is known visible to everyone.

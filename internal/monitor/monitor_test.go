@@ -547,3 +547,33 @@ func TestCloseWhileDialling(t *testing.T) {
 		require.Zero(t, time.Since(closing))
 	})
 }
+
+// TestFailedDialsDoNotTakeOutEveryReplica: the first refused dial takes a replica out at once; when half of them are out
+// already, it takes a probe that fails.
+func TestFailedDialsDoNotTakeOutEveryReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := []*fakenode.Node{fakenode.New("a", fakenode.State{LSN: 0x5000})}
+		for _, name := range []string{"b", "c", "d"} {
+			nodes = append(nodes, fakenode.New(name, fakenode.State{LSN: 0x5000, Replica: true, Delay: 20 * time.Millisecond}))
+		}
+		w := watch(t, nodes...)
+		time.Sleep(2 * time.Second)
+		nodes[1].Set(func(s *fakenode.State) { s.Err = errRefused })
+		w.Failed(1, errRefused)
+		require.False(t, w.view(1).Healthy)
+		time.Sleep(time.Second)
+		w.Failed(2, errRefused)
+		require.False(t, w.view(2).Healthy, "one of three was out")
+		w.Failed(3, errRefused)
+		require.True(t, w.view(3).Healthy, "two of three are out")
+		time.Sleep(time.Second)
+		require.True(t, w.view(2).Healthy, "the probe says that it is well")
+		require.True(t, w.view(3).Healthy)
+		nodes[2].Set(func(s *fakenode.State) { s.Err = errRefused })
+		nodes[3].Set(func(s *fakenode.State) { s.Err = errRefused })
+		w.Failed(2, errRefused)
+		w.Failed(3, errRefused)
+		time.Sleep(time.Second)
+		require.False(t, w.view(2).Healthy || w.view(3).Healthy, "what does not answer a probe is out, however many are")
+	})
+}

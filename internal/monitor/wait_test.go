@@ -135,7 +135,7 @@ func TestWaitHasALimit(t *testing.T) {
 		a, b := pair()
 		m := monitor.Start(monitor.Config{
 			Nodes:  []monitor.Node{a.Watch(), b.Watch()},
-			Engine: fakenode.Engine, Interval: interval, ProbeTimeout: probeTimeout, MaxWaiters: 3,
+			Engine: fakenode.Engine, Interval: interval, ProbeTimeout: probeTimeout, MaxWaiters: 3, MaxLag: time.Minute,
 		})
 		defer m.Close()
 		w := &watched{tb: t, Monitor: m}

@@ -223,7 +223,7 @@ func TestLeftBehindProvesNothing(t *testing.T) {
 
 // watch starts a monitor as a role.
 func watch(role string, nodes ...*dbtest.PostgresNode) *monitor.Monitor {
-	c := monitor.Config{Engine: engine, Interval: 20 * time.Millisecond, ProbeTimeout: time.Second, MaxWaiters: 10}
+	c := monitor.Config{Engine: engine, Interval: 20 * time.Millisecond, ProbeTimeout: time.Second, MaxWaiters: 10, MaxLag: time.Minute}
 	for _, n := range nodes {
 		c.Nodes = append(c.Nodes, monitor.Node{Name: n.Name(), Weight: 1, Dial: func(ctx context.Context) (monitor.Link, error) {
 			conn, err := pgx.Connect(ctx, n.DSN(role))

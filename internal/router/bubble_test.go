@@ -46,7 +46,7 @@ type routed struct {
 func route(t testing.TB, change func(*router.Config), maxWaiters int, nodes ...*fakenode.Node) *routed {
 	t.Helper()
 	r := &routed{tb: t, nodes: nodes}
-	watch := monitor.Config{Engine: fakenode.Engine, Interval: 500 * time.Millisecond, ProbeTimeout: time.Second, MaxWaiters: maxWaiters}
+	watch := monitor.Config{Engine: fakenode.Engine, Interval: 500 * time.Millisecond, ProbeTimeout: time.Second, MaxWaiters: maxWaiters, MaxLag: 30 * time.Second}
 	var names []string
 	for i, n := range nodes {
 		watch.Nodes = append(watch.Nodes, n.Watch())
