@@ -55,6 +55,7 @@ func primaryUntil(t time.Time) Token {
 //	    kind  1 byte
 //	    PostgreSQL: system identifier 8 bytes big endian, timeline uvarint, LSN uvarint
 //	    MySQL, MariaDB: the set or list, as in internal/core/gtid_binary.go
+//	    marker: the number of its table 8 bytes big endian, the set as in internal/core/marker_binary.go
 const (
 	tokenVersion = 1
 
@@ -106,6 +107,10 @@ func (t Token) appendEntries(b []byte) []byte {
 				continue
 			case core.KindMariaDB:
 				b = p.Domains().AppendBinary(b)
+				continue
+			case core.KindMarker:
+				b = binary.BigEndian.AppendUint64(b, p.System)
+				b = p.Markers().AppendBinary(b)
 				continue
 			case core.KindNone, core.KindPostgres:
 			}
@@ -227,6 +232,18 @@ func (r *tokenReader) position() core.Position {
 		}
 		r.b = rest
 		return core.MariaDBPosition(list, 0)
+	case core.KindMarker:
+		var table uint64
+		if number := r.take(8); len(number) == 8 {
+			table = binary.BigEndian.Uint64(number)
+		}
+		set, rest, err := core.CutMarkerSet(r.b)
+		if err != nil || set.IsZero() || table == 0 {
+			r.fail("markers that are malformed or none")
+			return core.Position{}
+		}
+		r.b = rest
+		return core.MarkerPosition(table, set, 0)
 	default:
 		r.fail("a position of a kind that is not known")
 		return core.Position{}

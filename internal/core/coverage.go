@@ -64,12 +64,13 @@ func doubtful(in *Input, s *Snapshot) bool {
 	}
 	for _, p := range in.Need.Positions {
 		switch {
-		case p.Kind == known.Position.Kind && p.Kind != KindPostgres:
+		case p.System != known.Position.System || p.Kind != known.Position.Kind:
+			return true
+		case p.Kind != KindPostgres:
 			if missing(&p, &known.Position, known.History) {
 				return true
 			}
-		case p.System != known.Position.System || p.Kind != known.Position.Kind,
-			p.Timeline < known.Position.Timeline,
+		case p.Timeline < known.Position.Timeline,
 			p.Timeline == known.Position.Timeline && p.LSN > known.Reported:
 			return true
 		}

@@ -15,18 +15,19 @@ const (
 	KindPostgres             // system identifier, timeline, LSN
 	KindMySQL                // a GTIDSet
 	KindMariaDB              // a MariaDBGTID
+	KindMarker               // the number of the marker table, and a MarkerSet
 )
 
 // Position is how far a node's log has come. It names the history that it belongs to, because the same number on
 // another history means other data. The zero Position is no position; it covers nothing and nothing covers it.
 type Position struct {
 	Kind     Kind
-	System   uint64 // PostgreSQL: system identifier
+	System   uint64 // PostgreSQL: system identifier; marker: which table it is
 	Timeline uint32 // PostgreSQL: 0 when it is not known
 	// LSN is the place in PostgreSQL's log. Of the other kinds it is how many transactions the server had that told the
 	// position: a measure of distance, never of coverage; 0 when it is not known.
 	LSN LSN
-	set string // MySQL, MariaDB: the data of the GTIDSet or the MariaDBGTID
+	set string // the data of the GTIDSet, the MariaDBGTID or the MarkerSet
 }
 
 // gtidTimeline is the Timeline of positions whose histories are told by themselves.
@@ -49,6 +50,14 @@ func MariaDBPosition(list MariaDBGTID, measure LSN) Position {
 	return Position{Kind: KindMariaDB, Timeline: gtidTimeline, LSN: measure, set: list.data}
 }
 
+// MarkerPosition is like MySQLPosition, of the marker table with a number, which is not 0.
+func MarkerPosition(table uint64, set MarkerSet, measure LSN) Position {
+	if set.IsZero() || table == 0 {
+		return Position{}
+	}
+	return Position{Kind: KindMarker, System: table, Timeline: gtidTimeline, LSN: measure, set: set.data}
+}
+
 // GTIDs returns the set of a MySQL position; the empty set for any other.
 func (p Position) GTIDs() GTIDSet {
 	if p.Kind != KindMySQL {
@@ -63,6 +72,14 @@ func (p Position) Domains() MariaDBGTID {
 		return MariaDBGTID{}
 	}
 	return MariaDBGTID{data: p.set}
+}
+
+// Markers returns the set of a marker position; the empty set for any other.
+func (p Position) Markers() MarkerSet {
+	if p.Kind != KindMarker {
+		return MarkerSet{}
+	}
+	return MarkerSet{data: p.set}
 }
 
 // IsZero reports whether p is no position.
@@ -84,6 +101,8 @@ func (p Position) String() string {
 		return p.GTIDs().String()
 	case KindMariaDB:
 		return p.Domains().String()
+	case KindMarker:
+		return fmt.Sprintf("%d/%s", p.System, p.Markers())
 	case KindPostgres:
 	}
 	return fmt.Sprintf("%d/%d/%s", p.System, p.Timeline, p.LSN)
@@ -113,6 +132,8 @@ func (p *Position) coveredBy(replay *Position, history MariaDBGTID) Coverage {
 		return p.GTIDs().CoveredBy(replay.GTIDs())
 	case p.Kind == KindMariaDB:
 		return p.Domains().CoveredBy(replay.Domains(), history)
+	case p.Kind == KindMarker:
+		return p.Markers().CoveredBy(replay.Markers())
 	case replay.LSN >= p.LSN:
 		return Covered
 	default:
@@ -128,6 +149,8 @@ func (p *Position) ReachedBy(replay *Position) bool {
 		return replay.GTIDs().Contains(p.GTIDs())
 	case KindMariaDB:
 		return p.Domains().Missing(replay.Domains()) == 0
+	case KindMarker:
+		return replay.Markers().Contains(p.Markers())
 	case KindNone, KindPostgres:
 	}
 	return replay.LSN >= p.LSN
@@ -141,6 +164,8 @@ func (p *Position) Missing(replay *Position) uint64 {
 		return p.GTIDs().Missing(replay.GTIDs())
 	case KindMariaDB:
 		return p.Domains().Missing(replay.Domains())
+	case KindMarker:
+		return p.Markers().Missing(replay.Markers())
 	case KindNone, KindPostgres:
 	}
 	if replay.LSN >= p.LSN {
@@ -159,6 +184,8 @@ func (p Position) within(q Position) bool {
 		return q.GTIDs().Contains(p.GTIDs())
 	case KindMariaDB:
 		return q.Domains().Contains(p.Domains())
+	case KindMarker:
+		return q.Markers().Contains(p.Markers())
 	case KindNone, KindPostgres:
 	}
 	return q.LSN >= p.LSN
@@ -171,6 +198,8 @@ func (p Position) join(q Position) Position {
 		return MySQLPosition(p.GTIDs().Union(q.GTIDs()), max(p.LSN, q.LSN))
 	case KindMariaDB:
 		return MariaDBPosition(p.Domains().Union(q.Domains()), max(p.LSN, q.LSN))
+	case KindMarker:
+		return MarkerPosition(p.System, p.Markers().Union(q.Markers()), max(p.LSN, q.LSN))
 	case KindNone, KindPostgres:
 	}
 	return q

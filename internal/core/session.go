@@ -270,6 +270,9 @@ func missing(p, position *Position, history MariaDBGTID) bool {
 	if p.Kind == KindMariaDB {
 		return !history.IsZero() && !history.Contains(p.Domains())
 	}
+	if p.Kind == KindMarker {
+		return p.Markers().Behind(position.Markers())
+	}
 	return p.GTIDs().CoveredBy(position.GTIDs()) == NotCovered
 }
 
