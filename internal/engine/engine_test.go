@@ -102,7 +102,7 @@ func TestFoundOnce(t *testing.T) {
 	require.Equal(t, "MariaDB", f.Name())
 	require.Equal(t, []sqlclass.Dialect{sqlclass.MariaDB}, settled)
 
-	for _, other := range []link{{"8.4.0", mysqlRefusal}, {"PostgreSQL 17.0", mysqlRefusal}} {
+	for _, other := range []link{{"8.4.0", mysqlRefusal}, {"PostgreSQL 17.0", postgresRefusal}} {
 		_, err = f.Ask(t.Context(), other)
 		require.ErrorIs(t, err, engine.ErrMixed)
 		require.ErrorContains(t, err, "MariaDB")

@@ -80,7 +80,7 @@ func (f *Found) Ask(ctx context.Context, link monitor.Link) (core.Sample, error)
 		return core.Sample{}, err
 	}
 	s, err := e.Ask(ctx, link)
-	if err == nil || !e.Refused(err) {
+	if err == nil || !answered(err) {
 		return s, err
 	}
 	if other, detected := Detect(ctx, link); detected == nil && other != e {
@@ -88,6 +88,9 @@ func (f *Found) Ask(ctx context.Context, link monitor.Link) (core.Sample, error)
 	}
 	return core.Sample{}, err
 }
+
+// answered reports that an error is the answer of a server, of whichever kind.
+func answered(err error) bool { return postgres.Engine{}.Refused(err) || mysql.Engine{}.Refused(err) }
 
 // Committing implements monitor.Engine.
 func (f *Found) Committing(ctx context.Context, link monitor.Link) ([]string, error) {
