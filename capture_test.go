@@ -93,6 +93,7 @@ func setOnPrimary(t testing.TB, c *dbtest.PostgresCluster, name, value string) {
 
 // noWrite says why a method needs no way of its own.
 var noWrite = map[string]string{
+	"DB.MayCache":           "asks nothing of any server",
 	"DB.Close":              "ends the pool",
 	"DB.Driver":             "no statement",
 	"DB.Explain":            "runs nothing",

@@ -7,10 +7,11 @@ import (
 )
 
 // Carrier is what holds a token on its way: the headers of a request or a message. http.Header is one, and so are the
-// carriers of OpenTelemetry and the headers of NATS. Get returns "" for a key that is not there, and Set replaces what is
-// there.
+// carriers of OpenTelemetry and the headers of NATS.
 type Carrier interface {
+	// Get returns what is kept under key; "" when nothing is.
 	Get(key string) string
+	// Set keeps value under key, in the place of what was there.
 	Set(key, value string)
 }
 

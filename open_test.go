@@ -22,7 +22,7 @@ func TestOpenNamesEveryProblem(t *testing.T) {
 	db, err := readroute.Open(readroute.Config{
 		Name:           strings.Repeat("x", 256),
 		Strategy:       readroute.PositionWait(-time.Second),
-		Level:          42,
+		Level:          -42,
 		Fallback:       42,
 		WithoutSession: 42,
 		MaxLag:         -1,
@@ -45,7 +45,7 @@ func TestOpenNamesEveryProblem(t *testing.T) {
 	require.NotContains(t, err.Error(), secret)
 	require.NotContains(t, err.Error(), "app@")
 	for _, what := range []string{
-		"Name has 256 bytes", "Strategy is -1s", "Level 42", "Fallback 42", "WithoutSession 42", "MaxLag is -1ns", "StickyWindow is",
+		"Name has 256 bytes", "Strategy is -1s", "Level -42", "Fallback 42", "WithoutSession 42", "MaxLag is -1ns", "StickyWindow is",
 		"CaptureTimeout is", "ProbeInterval is", "ProbeTimeout is", "FallbackLimit is -1", "MaxWaiters -1", "no Primary",
 		`Replicas[0] "one": the PostgreSQL DSN cannot be parsed`, `Replicas[1] "one": the PostgreSQL DSN`,
 		`Replicas[1]: another node is called "one"`, `Replicas[2] "nil": it has no Connector`, "Replicas[3]", "it has no Name",

@@ -22,7 +22,7 @@ type Sample struct {
 	Position Position // replica: replayed; primary: inserted, rounded down. Timeline 0 when it is not known.
 	Reported LSN      // Position.LSN before rounding
 	Flush    LSN      // primary: flushed
-	// FlushDelay is after how long an asynchronous commit is flushed for certain (3 x wal_writer_delay).
+	// FlushDelay is after how long an asynchronous commit is flushed when the log writer runs as it should (3 x wal_writer_delay).
 	FlushDelay time.Duration
 	HasSource  bool // replica: something feeds it
 	// SourceUnknown: the user may not see whether something feeds it, and HasSource is false.
@@ -115,6 +115,10 @@ func (n *NodeView) Proof() (Position, time.Time) {
 	return p, n.Sample.Began
 }
 
+// flushMargin is for how much longer than FlushDelay a server's log writer may be kept from the processor. A server that takes a
+// quarter of it for an answer may have stood still.
+const flushMargin = time.Second
+
 // Effective lowers a captured position to what the primary has flushed, once a sample of the primary shows that every
 // commit below the position must be flushed by now. The rest of the position is unflushed log of transactions that are
 // still open, which no replica can have. A position above all that the primary has written is not lowered: it is lost.
@@ -126,7 +130,8 @@ func (s *Snapshot) Effective(p Position, capturedAt time.Time) Position {
 	if p.Kind != KindPostgres || n.Role != RolePrimary || !p.SameHistory(n.Sample.Position) || n.Sample.FlushDelay <= 0 || p.LSN > n.Sample.Reported {
 		return p
 	}
-	if n.Sample.Flush != 0 && n.Sample.Flush < p.LSN && n.Sample.Began.Sub(capturedAt) >= n.Sample.FlushDelay {
+	if n.Sample.Flush != 0 && n.Sample.Flush < p.LSN && n.Sample.Began.Sub(capturedAt) >= n.Sample.FlushDelay+flushMargin &&
+		n.Sample.Ended.Sub(n.Sample.Began) <= flushMargin/4 {
 		p.LSN = n.Sample.Flush
 	}
 	return p

@@ -90,9 +90,9 @@ func (r *Router) shadow(session *core.Session, in core.Input) *Shadow {
 	d, s := r.decide(&in)
 	out := &Shadow{Node: -1, Reason: d.Reason}
 	switch d.Action {
-	case core.GoReplica, core.WaitReplica:
+	case core.GoReplica, core.WaitReplica, core.AskFloor, core.AskSince, core.AskNow:
 		out.Role, out.Node = core.RoleReplica, r.pick(d.Nodes, s)
-		out.WouldWait = d.Action == core.WaitReplica
+		out.WouldWait = d.Action != core.GoReplica
 		replay, _ := s.Nodes[out.Node].Proof()
 		moment := time.Now()
 		out.Stale = in.Need.Until.After(moment) ||

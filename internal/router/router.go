@@ -140,14 +140,14 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 		// Nothing to look up: such a statement goes to the primary whatever the session needs.
 		session, in.Level = nil, core.LevelUnset
 	}
-	if in.Level == core.LevelEventual || in.Level > 0 {
-		session = nil // what it needs does not matter
-	}
 	if mode := control(r.control.Load()); mode.holdsBack() {
 		in.PrimaryAll = true
 		if mode.mode() == ModeShadow {
 			out.Shadow = r.shadow(session, in)
 		}
+	}
+	if in.Level == core.LevelEventual || in.Level > 0 {
+		session = nil // what it needs does not matter
 	}
 	var began time.Time
 	limit := in.Budget

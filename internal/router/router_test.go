@@ -193,7 +193,7 @@ func TestRouteWakesAtTheFlushedPosition(t *testing.T) {
 		r.nodes[0].Set(func(s *fakenode.State) { s.LSN, s.Flush = 0x6000, 0x5800 })
 		s, ctx := session(t.Context())
 		r.wrote(s)
-		time.Sleep(2 * time.Second) // three times wal_writer_delay, and a probe
+		time.Sleep(3 * time.Second) // three times wal_writer_delay, the margin, and a probe
 		go func() {
 			time.Sleep(100 * time.Millisecond)
 			r.nodes[1].Set(func(s *fakenode.State) { s.LSN = 0x5800 })
