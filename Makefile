@@ -14,11 +14,12 @@ deps: ## install the database servers the tests start (root on Debian or Ubuntu)
 	@scripts/deps.sh
 
 test: export READROUTE_REQUIRE_SERVERS = 1
-test: deps ## everything: vet and the tests of every module with -race, pgx's and sqlx's own tests through the routed pool, and bench-check
+test: deps ## everything: vet and the tests of every module with -race, pgx's, sqlx's and go-sql-driver's own tests through the routed pool, and bench-check
 	$(call each,go vet -race ./...)
 	$(call each,go test -race ./...)
 	@$(call optional,compat-pgx)
 	@$(call optional,compat-sqlx)
+	@go run ./internal/compat/mysql -go local -pool process
 	@$(MAKE) --no-print-directory bench-check
 	@go run ./internal/dbtest/untested
 
@@ -28,7 +29,7 @@ compat-pgx: ## pgx's own stdlib test suite, on the bare driver and through the r
 compat-sqlx: ## sqlx's own test suite, on the bare driver and through the routed pool
 	@scripts/compat-sqlx.sh
 
-compat-mysql: ## go-sql-driver/mysql's own test suite, on the bare driver and through the routed pool, on MySQL and on MariaDB
+compat-mysql: ## go-sql-driver/mysql's own test suite, on the bare driver and through every routed pool, on MySQL and on MariaDB
 	@go run ./internal/compat/mysql
 
 bench: deps ## all benchmarks

@@ -105,7 +105,10 @@ func (s *Session) Settle(ctx context.Context, cluster string, window time.Durati
 		f := c.floors[0]
 		until := f.until.Load()
 		p, at, err := f.position(ctx, until)
-		if err != nil && !errors.Is(err, ErrFloorGone) {
+		switch {
+		case errors.Is(err, ErrFloorGone):
+			p = Position{} // also one whose timeline nobody can tell
+		case err != nil:
 			return err
 		}
 		s.update(cluster, func(c clusterState) clusterState { return c.settle(f, p, at, time.Now().Add(window)) })

@@ -50,11 +50,17 @@ var mayBeSkipped = regexp.MustCompile(`^FuzzFormatDSN/`)
 type comparison struct {
 	toolchains []string
 	only       string // kind of server; empty means all
+	pool       string // variant; empty means all
 	run        string // tests; empty means all but leftOut
 	verbose    bool
 
 	work, bareDir, routedDir string
 	table                    *tabwriter.Writer
+}
+
+// wanted are the variants that are asked for.
+func (c *comparison) wanted() []variant {
+	return slices.DeleteFunc(slices.Clone(routedVariants), func(v variant) bool { return c.pool != "" && c.pool != v.pool })
 }
 
 // binaries are the suite, compiled with one toolchain.
@@ -70,6 +76,9 @@ func (c *comparison) compare(ctx context.Context, w io.Writer) (same bool, err e
 	on := slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return c.only != "" && !strings.EqualFold(c.only, k.name) })
 	if len(on) == 0 {
 		return false, fmt.Errorf("there is no kind of server called %q", c.only)
+	}
+	if len(c.wanted()) == 0 {
+		return false, fmt.Errorf("there is no pool called %q", c.pool)
 	}
 	if c.work, err = os.MkdirTemp("", "compat-mysql-"); err != nil {
 		return false, err
@@ -156,7 +165,7 @@ func (c *comparison) variants(ctx context.Context, servers *servers, b binaries)
 		return false, nil
 	}
 	same = true
-	for _, v := range routedVariants {
+	for _, v := range c.wanted() {
 		got, err := c.runSuite(ctx, b.routed, c.routedDir, servers, v)
 		if err != nil {
 			return false, err

@@ -23,6 +23,7 @@ import (
 func main() {
 	toolchains := flag.String("go", "local,go1.27.3", "toolchains to run the suite with (GOTOOLCHAIN), comma separated")
 	only := flag.String("on", "", "run only on this kind of server: MySQL or MariaDB")
+	pool := flag.String("pool", "", "compare only this routed pool with the bare one: primary, replica or process")
 	run := flag.String("run", "", "run only tests matching this")
 	verbose := flag.Bool("v", false, "print the whole output of every run that differs")
 	flag.Parse()
@@ -32,7 +33,7 @@ func main() {
 	ctx, cancel := context.WithTimeout(ctx, 40*time.Minute)
 	defer cancel()
 
-	c := comparison{toolchains: strings.Split(*toolchains, ","), only: *only, run: *run, verbose: *verbose}
+	c := comparison{toolchains: strings.Split(*toolchains, ","), only: *only, pool: *pool, run: *run, verbose: *verbose}
 	same, err := c.compare(ctx, os.Stdout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "compat-mysql:", err)
