@@ -46,6 +46,8 @@ var (
 	// ErrRemoteApply is matched by the error of a write whose context asks for [WithRemoteApply] and that cannot wait for a standby:
 	// none is connected that can be seen, or the server has no such thing. The write has not run.
 	ErrRemoteApply = vconn.ErrRemoteApply
+	// ErrPositionLost is the Err of [EventPositionLost]: the primary does not have what a session has written any more.
+	ErrPositionLost = errors.New("readroute: the primary has lost the session's position")
 	// ErrCommitUnknown is matched by the error of a write or a commit whose answer was lost: nobody can say whether it
 	// stands. The same error matches the driver's own. It is not run again; the session reads from the primary until a
 	// position is known that covers it.

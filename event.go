@@ -65,7 +65,11 @@ func (db *DB) onVerdict(v core.Verdict) {
 		core.VerdictLost:     EventPositionLost,
 		core.VerdictReplaced: EventPositionEnded,
 	}
-	db.event(Event{Kind: kinds[v]})
+	e := Event{Kind: kinds[v]}
+	if v == core.VerdictLost {
+		e.Err = ErrPositionLost
+	}
+	db.event(e)
 }
 
 func (db *DB) onDiscard(node int, why string) {

@@ -45,7 +45,7 @@ type Event struct {
 	Kind EventKind // what
 	Node string    // whose; empty when it concerns no one node
 	Role Role      // what the node is now taken for; zero when that is not known or does not matter
-	Err  error     // why, for EventDown and EventCatalogueFailed
+	Err  error     // why, for EventDown and EventCatalogueFailed; ErrPositionLost for EventPositionLost
 	Why  string    // more, for a human
 }
 

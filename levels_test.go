@@ -128,9 +128,9 @@ func TestLevelBounded(t *testing.T) {
 	})
 }
 
-// TestLevelCausal: reads of a session never go back in time, whichever nodes serve them, and in whichever process; those of
+// TestK2_10_LevelCausal: reads of a session never go back in time, whichever nodes serve them, and in whichever process; those of
 // the session level do.
-func TestLevelCausal(t *testing.T) {
+func TestK2_10_LevelCausal(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, c *engineCluster) {
 		table := c.table(t, "id int PRIMARY KEY")
 		config := c.config()

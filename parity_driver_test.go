@@ -79,7 +79,7 @@ func runDriver(t *testing.T, script *fakedb.Script, routed bool, run func(*drive
 }
 
 // K3-20: the order of the argument rules, whatever interfaces a driver has.
-func TestParityArgumentRules(t *testing.T) {
+func TestK3_20_ParityArgumentRules(t *testing.T) {
 	errNo := errors.New("no such value")
 	checkers := map[string]func(*driver.NamedValue) error{
 		"none":    nil,
@@ -310,7 +310,7 @@ func TestParityBadConns(t *testing.T) {
 }
 
 // K3-21: a connection that could not be reset is not used again; database/sql takes only ErrBadConn seriously.
-func TestParityResetFails(t *testing.T) {
+func TestK3_21_ParityResetFails(t *testing.T) {
 	for _, routed := range []bool{false, true} {
 		s := &fakedb.Script{Direct: true, Resetter: true, ResetSession: func(_ context.Context, conn int) error {
 			return fmt.Errorf("reset: %w", context.DeadlineExceeded)

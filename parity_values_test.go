@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestParityColumns(t *testing.T) {
+func TestK3_19_ParityColumns(t *testing.T) {
 	compareParity(t, parityScript{name: "Types", replica: true, run: func(p *parity) {
 		p.exec(p.db, "CREATE TYPE mood AS ENUM ('sad', 'ok')")
 		p.exec(p.db, "CREATE DOMAIN posint AS int CHECK (VALUE > 0)")
@@ -133,7 +133,7 @@ func parityArguments() map[string][]any {
 	}
 }
 
-func TestParityArguments(t *testing.T) {
+func TestK3_18_ParityArguments(t *testing.T) {
 	run := func(p *parity) {
 		p.exec(p.db, "CREATE TABLE t (id serial, v text)")
 		arguments := parityArguments()

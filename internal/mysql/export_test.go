@@ -1,7 +1,9 @@
 package mysql
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,6 +28,12 @@ func OpenSockets() (n int) {
 func StatusOf(columns []string, rows ...[]string) (active, feeding bool, err error) {
 	s, err := parseStatus(columns, rows)
 	return s.active, s.feeding, err
+}
+
+// AskStatus asks for it.
+func AskStatus(ctx context.Context, e Engine, q querier) (active, feeding bool, lag time.Duration, err error) {
+	s, err := e.replicaStatus(ctx, q)
+	return s.active, s.feeding, s.lag, err
 }
 
 var (
