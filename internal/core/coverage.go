@@ -26,7 +26,10 @@ func (s *Snapshot) covers(replay *Position, required []Position, capturedAt time
 		if p.Kind != KindPostgres {
 			switch p.coveredBy(replay, s.history()) {
 			case Incomparable:
-				return Incomparable
+				if !p.sameHistory(replay) || !s.primaryHas(p) {
+					return Incomparable
+				}
+				result = NotCovered // of a server that the replica has nothing of yet: it is on its way
 			case NotCovered:
 				result = NotCovered
 			case Covered:
@@ -41,6 +44,17 @@ func (s *Snapshot) covers(replay *Position, required []Position, capturedAt time
 		}
 	}
 	return result
+}
+
+// primaryHas reports that the primary, as it was seen last, has all of a set of GTIDs.
+func (s *Snapshot) primaryHas(p *Position) bool {
+	switch {
+	case s.Primary < 0 || s.Primary >= len(s.Nodes):
+		return false
+	case p.Kind == KindMySQL:
+		return s.Nodes[s.Primary].Sample.Position.GTIDs().Contains(p.GTIDs())
+	}
+	return p.Kind == KindMariaDB && s.history().Contains(p.Domains())
 }
 
 // history is what the primary has logged, as far as it is known.
