@@ -1,6 +1,7 @@
 package readroute_test
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"runtime"
@@ -160,6 +161,40 @@ func TestCodecEveryBitCounts(t *testing.T) {
 	}
 	_, err := c.Decode(strings.Repeat("A", 1<<20))
 	require.ErrorIs(t, err, readroute.ErrBadToken)
+}
+
+// TestCodecMalformed: what no token can contain is refused in a codec's token as well, also when the times are good.
+func TestCodecMalformed(t *testing.T) {
+	codec, err := readroute.NewCodec(readroute.CodecConfig{Unsigned: true, MaxAge: -1})
+	require.NoError(t, err)
+	good := 0
+	for name, text := range malformedTokens() {
+		b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+		if err != nil || strings.HasSuffix(text, "\n") || len(b) == 0 || b[0] != 1 {
+			continue
+		}
+		good++
+		for _, head := range [][]byte{{2}, {2 | 1<<6, 0x80, 0x80, 0x80, 0x80, 0x04}} { // the second says: 34 years later
+			_, err := codec.Decode(base64.RawURLEncoding.EncodeToString(append(head, b[1:]...)))
+			require.ErrorIs(t, err, readroute.ErrBadToken, name)
+		}
+	}
+	require.Greater(t, good, 20)
+	_, err = codec.Decode(tokenBytes{2, 1}.name("main").bytes(1, 77, 0).text())
+	require.NoError(t, err)
+	_, err = codec.Decode(tokenBytes{2 | 1<<6, 7, 1}.name("main").bytes(1, 77, 0).text())
+	require.NoError(t, err)
+	for name, b := range map[string]tokenBytes{
+		"a delay of nothing":   tokenBytes{2 | 1<<6, 0, 1}.name("main").bytes(1, 77, 0),
+		"no time at all":       tokenBytes{2, 1}.name("main").bytes(0, 1).position(1, 5),
+		"a delay out of range": tokenBytes{2 | 1<<6, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 1}.name("main").bytes(1, 77, 0),
+		"an unknown flag":      tokenBytes{2 | 1<<5, 1}.name("main").bytes(1, 77, 0),
+		"another version":      tokenBytes{3, 1}.name("main").bytes(1, 77, 0),
+		"a head alone":         {2},
+	} {
+		_, err := codec.Decode(b.text())
+		require.ErrorIs(t, err, readroute.ErrBadToken, name)
+	}
 }
 
 // TestCodecForgedTokensLeaveNothing: a million of them take no time to speak of and no memory.

@@ -213,6 +213,8 @@ func (c *Codec) decode(s *codecScratch, now time.Time) (Token, error) {
 	s.text = t.appendEntries(s.text[:0])
 	switch {
 	case r.problem != "":
+	case t.IsZero():
+		r.fail("it asks for nothing")
 	case string(s.text) != string(rest), (head&codecDelayed != 0) != (delay > 0):
 		r.fail("not in its canonical form")
 	case delay > maxDelay, delay == 0 && t.newest().UnixMilli() == 0:

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,6 +45,9 @@ func TestMiddlewareResponses(t *testing.T) {
 		"no content":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, 204, "", false},
 		"strings":        {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "body") }, 200, "body", false},
 		"a reader":       {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, strings.NewReader("body")) }, 200, "body", false},
+		"a reader that cannot write itself": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.Copy(w, struct{ io.Reader }{strings.NewReader("body")})
+		}, 200, "body", false},
 		"early hints": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Link", "</a.css>; rel=preload")
 			w.WriteHeader(http.StatusEarlyHints)
@@ -158,6 +163,32 @@ func recovering(next http.Handler) http.Handler {
 			}
 		}()
 		next.ServeHTTP(w, r)
+	})
+}
+
+// TestMiddlewareEarlyHints: they go out before the first byte of the response, and what is written after them is in the token.
+func TestMiddlewareEarlyHints(t *testing.T) {
+	bothHTTP(t, func(t *testing.T, http2 bool) {
+		codec := unsigned(t)
+		s := serve(t, codec.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Link", "</a.css>; rel=preload")
+			w.WriteHeader(http.StatusEarlyHints)
+			readroute.SessionFrom(r.Context()).Merge(readroute.PrimaryFor(time.Minute))
+			w.WriteHeader(http.StatusOK)
+		})), http2)
+		hints := 0
+		ctx := httptrace.WithClientTrace(testContext(t), &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
+			hints++
+			require.Empty(t, h.Get(readroute.DefaultTokenHeader))
+			return nil
+		}})
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
+		require.NoError(t, err)
+		answer, err := s.Client().Do(r)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, 1, hints)
+		require.Len(t, answer.Cookies(), 1)
 	})
 }
 

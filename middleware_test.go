@@ -377,6 +377,9 @@ func TestMiddlewareBadToken(t *testing.T) {
 	require.Equal(t, readroute.RoleReplica, s.seen.one(t).Role)
 	require.Len(t, heard, 1)
 	require.ErrorIs(t, heard[0], readroute.ErrBadToken)
+	heard = nil
+	ask(serve(t, lenient.Middleware(s), false), func(h http.Header) { h.Set("Cookie", strings.Repeat("readroute-1=bad;", 1000)) })
+	require.Len(t, heard, 65, "no more than 64 are looked at")
 }
 
 // TestMiddlewareKeepsNoSession: a session in the server's base context is nobody's; what one request writes does not hold
