@@ -254,6 +254,8 @@ func words(d Dialect) *vocabulary {
 		return mysqlWords()
 	case MariaDB:
 		return mariadbWords()
+	case SQLite:
+		return sqliteWords()
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import "strings"
 // before a blank, a control character or the end of the text; otherwise they are two minus signs.
 func (l *lexer) dashComment() bool {
 	from := l.pos + 2
-	if l.dialect != PostgreSQL && from < len(l.s) && l.s[from] > ' ' && l.s[from] != 0x7f {
+	if l.dialect != PostgreSQL && l.dialect != SQLite && from < len(l.s) && l.s[from] > ' ' && l.s[from] != 0x7f {
 		return false
 	}
 	l.lineComment(from)
@@ -40,7 +40,7 @@ func (l *lexer) blockComment() bool {
 		}
 		return ok
 	}
-	if code, ok := l.versionedCode(from); ok {
+	if code, ok := l.versionedCode(from); ok && l.dialect != SQLite {
 		l.versioned++
 		if l.inVersioned {
 			return false // neither server defines one inside another

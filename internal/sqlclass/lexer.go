@@ -194,7 +194,11 @@ func (l *lexer) begins(t *token, class charClass) bool {
 		l.bad(t, l.pos)
 		return true
 	case charDollar:
-		l.dollar(t)
+		if l.dialect == SQLite {
+			l.sqliteParam(t)
+		} else {
+			l.dollar(t)
+		}
 		return true
 	case charColon:
 		switch {

@@ -8,6 +8,7 @@ const (
 	PostgreSQL Dialect = iota + 1
 	MySQL
 	MariaDB
+	SQLite
 )
 
 // String returns the name of the dialect.
@@ -19,6 +20,8 @@ func (d Dialect) String() string {
 		return "mysql"
 	case MariaDB:
 		return "mariadb"
+	case SQLite:
+		return "sqlite"
 	}
 	return "unknown"
 }

@@ -1,5 +1,7 @@
 package sqlclass
 
+import "strings"
+
 // tokens that stand for what no token of the text says.
 const (
 	tokenNothing    = "no statement"
@@ -42,6 +44,8 @@ func (o Server) reading(d Dialect) (r reading) {
 			r |= backslashInSingle
 		}
 		return r
+	case d == SQLite:
+		return doubleIsName
 	case o.ANSIQuotes == SettingOn:
 		r = doubleIsName
 	case o.NoBackslashEscapes != SettingOn:
@@ -60,7 +64,10 @@ func (o Server) others(d Dialect) (list [3]reading, n int) {
 		n++
 	}
 	first := o.reading(d)
-	if d == PostgreSQL {
+	switch d {
+	case SQLite:
+		return list, n
+	case PostgreSQL:
 		if o.StandardConformingStrings == SettingDefault {
 			add(first | backslashInSingle)
 		}
@@ -83,7 +90,7 @@ func classify(d Dialect, v *vocabulary, server Server, query string) (st Stateme
 	if v == nil {
 		return Statement{MayWrite: true, CommitsOnError: true, Token: tokenDialect}
 	}
-	if len(query) > maxText {
+	if len(query) > maxText || d == SQLite && strings.IndexByte(query, 0) >= 0 { // where SQLite's text ends
 		return Statement{MayWrite: true, CommitsOnError: true, MayEndTx: true, Token: tokenUnreadable}
 	}
 	first := server.reading(d)
@@ -145,9 +152,12 @@ func classifyReading(d Dialect, v *vocabulary, r reading, query string, all *Sta
 		if count > 0 {
 			further = Statement{}
 		}
-		if d == PostgreSQL {
+		switch d {
+		case PostgreSQL:
 			p.postgres(st)
-		} else {
+		case SQLite:
+			p.sqlite(st)
+		default:
 			p.mysql(st)
 		}
 		if st.Class == TxControl {
