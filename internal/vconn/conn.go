@@ -36,6 +36,8 @@ type Conn struct {
 	implicit bool
 	skip     *skipped // a driver has asked for a prepared statement
 	slot     bool     // a fallback slot of the router
+	mark     *mark    // of the open transaction, where writes are marked
+	marked   *ownTx   // the transaction of a marked write that still hands out rows
 	writes   writes   // writes whose end is still to come
 }
 
@@ -133,7 +135,7 @@ func (c *Conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	if err != nil {
 		return nil, err
 	}
-	return rows, nil
+	return c.wrapRows(rows), nil
 }
 
 // ExecContext implements driver.ExecerContext.

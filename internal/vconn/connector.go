@@ -23,6 +23,8 @@ type Cluster struct {
 	Readers    []*Pool // by node
 	Writers    []*Pool // by node
 	Strategy   core.Strategy
+	// Marking is of a cluster whose writes move its positions; nil in any other, and where nobody goes by positions.
+	Marking Marking
 	// CaptureTimeout is how long a read may wait for a position read on the primary.
 	CaptureTimeout time.Duration
 	// Refusal turns the router's error of a statement that no node may serve into the caller's. It may be nil.

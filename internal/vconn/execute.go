@@ -26,6 +26,11 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 		c.cluster.Router.Report(ctx, &c.decided)
 		return err
 	}
+	if c.cluster.Marking != nil && h == &c.primary {
+		if done, err := c.executeMarked(ctx, st, query, h, rows, op); done {
+			return err
+		}
+	}
 	err = c.run(ctx, h, c.changes(st, h), op)
 	if err == driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
 		c.skip = &skipped{h, query, c.decided}

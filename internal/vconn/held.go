@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 )
 
@@ -56,12 +57,21 @@ func (c *Conn) attach(ctx context.Context, h *held, pool *Pool) error {
 	p := c.getting.p
 	c.getting = getting{}
 	if err != nil {
-		return err
+		return unopened(err)
 	}
 	*h = held{sc: sc, p: p, node: pool.cfg.Index, fresh: !p.used}
 	p.used = true
 	c.cluster.Router.Begin(h.node)
 	return nil
+}
+
+// unopened is why there is no connection. It does not match driver.ErrBadConn: the pool has tried again already, and database/sql
+// would run the whole statement again.
+func unopened(err error) error {
+	if errors.Is(err, driver.ErrBadConn) {
+		return fmt.Errorf("open a connection: %s", err)
+	}
+	return err
 }
 
 // release gives a connection back to its pool, or closes it.
@@ -84,6 +94,9 @@ func (c *Conn) release(h *held) {
 // checkIn ends the checkout: whatever it has goes back.
 func (c *Conn) checkIn() {
 	if c.primary.attached() {
+		if c.marked != nil || c.mark != nil {
+			c.abandon()
+		}
 		c.ended()
 		c.restoreAtEnd(&c.primary)
 		c.sanitize(&c.primary)

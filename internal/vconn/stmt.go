@@ -127,7 +127,7 @@ func (s *Stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 	if err != nil {
 		return nil, err
 	}
-	return rows, nil
+	return s.c.wrapRows(rows), nil
 }
 
 // ExecContext implements driver.StmtExecContext.

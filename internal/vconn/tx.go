@@ -37,6 +37,9 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	if c.misused != nil {
 		return nil, c.misused
 	}
+	if c.marked != nil {
+		return nil, errMarkedRows
+	}
 	st := sqlclass.Statement{Class: sqlclass.TxControl}
 	if opts.ReadOnly && sql.IsolationLevel(opts.Isolation) < sql.LevelSerializable {
 		st.Class = sqlclass.Read
@@ -69,6 +72,9 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	if !c.rawTx && c.tx == nil { // else it begins nothing
 		c.writes.inTx, c.writes.wrote, c.implicit = c.writes.inTx[:0], false, false
 	}
+	if c.cluster.Marking != nil && h == &c.primary && !opts.ReadOnly && !c.rawTx && c.tx == nil {
+		c.mark = c.lease(h)
+	}
 	c.tx = t
 	c.writes.inTx = c.sessions(ctx, c.writes.inTx)
 	if h == &c.primary && wantsRemoteApply(ctx) && !opts.ReadOnly {
@@ -81,6 +87,13 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 
 // Commit commits. When its answer is lost, the error matches ErrCommitUnknown as well as the driver's own.
 func (t *Tx) Commit() error {
+	if t.c.mark != nil {
+		return t.commitMarked()
+	}
+	return t.commit()
+}
+
+func (t *Tx) commit() error {
 	c := t.c
 	gone := t.h.p.wire.Broken()
 	open := c.writes.wrote && !gone
@@ -91,6 +104,9 @@ func (t *Tx) Commit() error {
 	}
 	if errors.Is(err, driver.ErrBadConn) {
 		t.h.discard = true
+	}
+	if c.mark != nil {
+		c.mark.committed = c.mark.moved && err == nil
 	}
 	list, wrote := c.writes.inTx, c.writes.wrote
 	c.writes.inTx, c.writes.wrote = nil, false
@@ -112,6 +128,7 @@ func (t *Tx) Rollback() error {
 		t.c.wrote(t.c.writes.inTx, t.h)
 	}
 	t.c.writes.inTx, t.c.writes.wrote = nil, false
+	t.c.endMark(err)
 	if errors.Is(err, driver.ErrBadConn) || t.ctx.Err() != nil && !t.h.p.keepsAfterRollback() {
 		t.h.discard = true
 	}

@@ -272,6 +272,10 @@ func (c *Conn) txEnded(list []*core.Session, wrote bool, h *held, err error) err
 
 // wrote marks sessions: a position read that begins after now covers what they wrote on h.
 func (c *Conn) wrote(list []*core.Session, h *held) {
+	if c.cluster.Marking != nil {
+		c.wroteMarked(list, h)
+		return
+	}
 	if len(list) == 0 {
 		return
 	}
@@ -297,7 +301,7 @@ func (c *Conn) unknown(list []*core.Session, h *held) {
 	}
 	now := time.Now()
 	window := c.cluster.Strategy.Window
-	if !c.cluster.Strategy.Sticky {
+	if !c.cluster.Strategy.Sticky && (c.cluster.Marking == nil || c.mark != nil && c.mark.moved) {
 		capture, ok := c.cluster.Router.Captures.JoinWhenGone(h.p.backend, h.p.proof.Start)
 		if ok {
 			for _, s := range list {
