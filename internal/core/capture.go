@@ -22,8 +22,9 @@ var captureOrder atomic.Uint64
 type CaptureResult struct {
 	Position Position // rounded down at a page boundary
 	// Need is what a write asks of later reads that this read covers; zero when that is Position.
-	Need Position
-	Saw  Position // all that a read could see before it is at or below
+	Need  Position
+	Since time.Time // before the connection was opened that it was read on
+	Saw   Position  // all that a read could see before it is at or below
 	// Committing names all transactions that may be in the log and that reads on the primary do not see yet, among others, if
 	// the capture was asked for them. A replica may show them already.
 	Committing []string

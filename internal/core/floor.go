@@ -20,7 +20,9 @@ type Place struct {
 }
 
 // Floor is what a session has read on one run of one server and has not made a position of: all that was shown there until
-// some moment. While the session stays on that run nothing has to be asked, since what it shows only grows.
+// some moment. While the session stays there nothing has to be asked, since what a server shows only grows, unless it crashes. A
+// crash may leave the server's start as it was, but no connection: one that was open before that moment, and still is,
+// proves that there was none.
 type Floor struct {
 	Place   *Place
 	Start   Start
@@ -53,6 +55,16 @@ func (c *clusterState) floorOn(place *Place, start Start) *Floor {
 		}
 	}
 	return nil
+}
+
+// Lived reports whether a connection that was opened at opened, and works, proves that the server still shows all that the
+// floor stands for: it was there before, or the one of sample was, which has answered since.
+func (f *Floor) Lived(opened time.Time, sample *Sample) bool {
+	until := f.until.Load()
+	if moment(opened) < until {
+		return true
+	}
+	return sample.Start == f.Start && !sample.Since.IsZero() && moment(sample.Since) < until && sample.Began.After(opened)
 }
 
 // AheadOf reports whether the session may have read on a replica what reads on the primary do not show yet: a commit is in the
@@ -121,7 +133,7 @@ func (s *Session) Settle(ctx context.Context, cluster string, window time.Durati
 
 // position returns what the floor stands for, a position read after it on the same run of the server, and when it was read.
 func (f *Floor) position(ctx context.Context, until int64) (p Position, at time.Time, err error) {
-	if sample := f.Place.Newest(); sample.Start == f.Start && moment(sample.Began) > until {
+	if sample := f.Place.Newest(); sample.Start == f.Start && moment(sample.Began) > until && moment(sample.Since) < until {
 		if p := sample.Saw(); !p.IsZero() {
 			p, err = f.dated(ctx, p, sample.TimelineFloor)
 			return p, sample.Ended, err
@@ -132,7 +144,7 @@ func (f *Floor) position(ctx context.Context, until int64) (p Position, at time.
 		return Position{}, at, err
 	}
 	r := capture.Result()
-	if r.Start != f.Start || r.Position.IsZero() {
+	if r.Start != f.Start || r.Position.IsZero() || moment(r.Since) >= until {
 		return Position{}, at, ErrFloorGone
 	}
 	p, err = f.dated(ctx, r.Position, r.TimelineFloor)

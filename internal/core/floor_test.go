@@ -12,6 +12,9 @@ import (
 	"github.com/readroute/readroute/internal/core"
 )
 
+// longAgo is when the connections of the library's own were opened.
+var longAgo = time.Now().Add(-time.Hour)
+
 // readFrom is a node that a session reads from, whose answers the test gives.
 type readFrom struct {
 	core.Place
@@ -21,7 +24,7 @@ type readFrom struct {
 }
 
 func newReadFrom(node int, p core.Position) *readFrom {
-	f := &readFrom{sample: core.Sample{Start: startA, Position: p}, after: core.CaptureResult{Start: startA, Position: p, At: time.Now()}}
+	f := &readFrom{sample: core.Sample{Start: startA, Position: p, Since: longAgo}, after: core.CaptureResult{Start: startA, Position: p, At: time.Now(), Since: longAgo}}
 	f.Place = core.Place{
 		Node:   node,
 		Newest: func() *core.Sample { f.mu.Lock(); defer f.mu.Unlock(); s := f.sample; return &s },
@@ -83,6 +86,7 @@ func TestFloorBecomesAPosition(t *testing.T) {
 func TestFloorThatIsGone(t *testing.T) {
 	hidden := at(0, 100)
 	for name, change := range map[string]func(*readFrom){
+		"another life of the same run": func(f *readFrom) { f.after.Since = time.Now().Add(time.Minute) },
 		"another run":                  func(f *readFrom) { f.after.Start.At++ },
 		"no position":                  func(f *readFrom) { f.after.Position = core.Position{} },
 		"a timeline that nobody tells": func(f *readFrom) { f.after.Position = hidden },
@@ -143,4 +147,29 @@ func TestFloorsOnSeveralServers(t *testing.T) {
 	require.Empty(t, need.Floors)
 	require.Equal(t, []core.Position{at(1, lsn)}, need.Positions)
 	require.True(t, need.Until.IsZero())
+}
+
+// TestFloorIsLivedThrough: a crash may leave a server's start as it was, but no connection.
+func TestFloorIsLivedThrough(t *testing.T) {
+	var s core.Session
+	b := newReadFrom(1, at(1, 100))
+	read := time.Now()
+	s.Saw(cluster, &b.Place, startA, false, read)
+	f := needOf(&s).Floors[0]
+	before, after := read.Add(-time.Second), read.Add(time.Second)
+	for name, c := range map[string]struct {
+		opened time.Time
+		sample core.Sample
+		want   bool
+	}{
+		"opened before it":                        {before, core.Sample{}, true},
+		"opened after it":                         {after, core.Sample{}, false},
+		"the library's own was, and has answered": {after, core.Sample{Start: startA, Since: before, Began: after.Add(time.Second)}, true},
+		"it has not answered since":               {after, core.Sample{Start: startA, Since: before, Began: after.Add(-time.Millisecond)}, false},
+		"the library's own is younger":            {after, core.Sample{Start: startA, Since: read.Add(time.Millisecond), Began: after.Add(time.Second)}, false},
+		"nobody knows how old it is":              {after, core.Sample{Start: startA, Began: after.Add(time.Second)}, false},
+		"the library's own is to another run":     {after, core.Sample{Start: core.Start{At: 9}, Since: before, Began: after.Add(time.Second)}, false},
+	} {
+		require.Equal(t, c.want, f.Lived(c.opened, &c.sample), name)
+	}
 }

@@ -17,6 +17,7 @@ func (s Start) IsZero() bool { return s == Start{} }
 type Sample struct {
 	Began    time.Time // before the statement was sent
 	Ended    time.Time // after its answer had come
+	Since    time.Time // before the connection was opened that it was read on; zero when that is not known
 	Start    Start
 	Role     Role
 	Position Position // replica: replayed; primary: inserted, rounded down. Timeline 0 when it is not known.
@@ -101,6 +102,24 @@ type Snapshot struct {
 	PrimaryUp bool
 	// Positionless is true when the primary answered it without a position: sessions are on the sticky window.
 	Positionless bool
+	// Timeline is the newest that a primary of this cluster was seen on.
+	Timeline uint32
+}
+
+// Accepts reports whether a server that calls itself a primary, on a connection to node, may be the primary that node is
+// taken for. It may not when it is of another system, on a timeline that has ended, or, where histories have no
+// timelines, another server than the one that is watched there.
+func (s *Snapshot) Accepts(node int, o *Sample) bool {
+	known := &s.Nodes[node].Sample
+	switch {
+	case o.Position.IsZero() || known.Position.IsZero():
+		return true
+	case o.Position.System != known.Position.System || o.Position.Kind != known.Position.Kind:
+		return false
+	case o.Position.Kind == KindPostgres:
+		return o.Position.Timeline >= s.Timeline
+	}
+	return o.Start.System == known.Start.System
 }
 
 // Proof returns the position that the node is known to show, and when the sample that says so began: its newest one when

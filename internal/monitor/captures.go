@@ -46,7 +46,8 @@ type Captures struct {
 
 	// Owned by run:
 	link   Link
-	linked int // the node that link leads to
+	linked int       // the node that link leads to
+	since  time.Time // before link was opened
 	batch  []*core.Capture
 	looked time.Time // when unknown writes were looked for
 }
@@ -220,8 +221,12 @@ func (c *Captures) serve() error {
 		return nil
 	}
 	s, err := Ask(ctx, c.link, c.m.cfg.Engine)
+	s.Since = c.since
 	if err == nil && s.Role != core.RolePrimary {
 		err = fmt.Errorf("read a position on node %q: it is a %s", c.m.cfg.Nodes[c.linked].Name, s.Role)
+	}
+	if err == nil && !c.m.Snapshot().Accepts(c.linked, &s) {
+		err = fmt.Errorf("read a position on node %q: it is not the primary that is known there", c.m.cfg.Nodes[c.linked].Name)
 	}
 	var committing []string
 	if err == nil && deep {
@@ -237,7 +242,7 @@ func (c *Captures) serve() error {
 	}
 	c.m.Observe(c.linked, s)
 	r := core.CaptureResult{
-		Position: s.Position, Reported: s.Reported, Saw: s.Saw(), Committing: committing, Need: c.m.cfg.Engine.Need(c.m.base(), s), History: s.History,
+		Position: s.Position, Reported: s.Reported, Since: s.Since, Saw: s.Saw(), Committing: committing, Need: c.m.cfg.Engine.Need(c.m.base(), s), History: s.History,
 		Start: s.Start, At: s.Ended,
 	}
 	for _, w := range c.batch {
@@ -255,6 +260,7 @@ func (c *Captures) dial(ctx context.Context) error {
 		return nil
 	}
 	c.hangUp()
+	c.since = time.Now()
 	link, err := c.m.cfg.Nodes[primary].Dial(ctx)
 	if err != nil {
 		return err

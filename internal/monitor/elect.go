@@ -1,6 +1,32 @@
 package monitor
 
-import "github.com/readroute/readroute/internal/core"
+import (
+	"time"
+
+	"github.com/readroute/readroute/internal/core"
+)
+
+// former reports that a server which calls itself a primary is one of before a failover. m.mu is held.
+func (m *Monitor) former(s *core.Sample) bool {
+	return !s.Position.IsZero() && s.Position.System == m.history.system && s.Position.Timeline < m.history.timeline
+}
+
+// formerPatience is for how long the primary's own address has to lead to a server of an older timeline before it is believed
+// that this is the primary now: it was made anew from an old backup. Before that it is the one of before a failover, at an
+// address that has moved, or moves back.
+const formerPatience = 30 * time.Second
+
+// stillPrimaryLocked reports whether a server that calls itself a primary, at the primary's address, is taken for it.
+func (m *Monitor) stillPrimaryLocked(s *core.Sample) bool {
+	switch {
+	case !m.former(s):
+		m.formerSince = time.Time{}
+		return true
+	case m.formerSince.IsZero():
+		m.formerSince = s.Began
+	}
+	return s.Began.Sub(m.formerSince) >= formerPatience
+}
 
 // electLocked finds the primary among the nodes that say that they are it. The higher timeline wins; the one that was
 // the primary keeps a tie. A node on an older timeline than the last primary's is the primary of before a failover, and
@@ -25,7 +51,7 @@ func (m *Monitor) electLocked() []Event {
 			// Another system's primary is none of this cluster. The primary itself may have been made anew.
 		case best >= 0 && p.System != m.views[best].Sample.Position.System:
 			// Nor is this one, next to the first in the order of the configuration.
-		case i != m.primary && p.System == m.history.system && p.Timeline < m.history.timeline:
+		case m.former(&v.Sample):
 		case best < 0, v.Sample.Position.Timeline > m.views[best].Sample.Position.Timeline:
 			best = i
 		case v.Sample.Position.Timeline == m.views[best].Sample.Position.Timeline && i == m.primary:

@@ -34,8 +34,9 @@ func (m *Monitor) takeLocked(i int, s core.Sample) {
 	if s.Role == core.RolePrimary {
 		v.Stopped, v.Lag, v.LagKnown, v.Missing, v.Behind, v.Late = false, 0, true, 0, 0, false
 		if i == m.primary {
-			m.up = true
-			m.rememberLocked(s)
+			if m.up = m.stillPrimaryLocked(&s); m.up {
+				m.rememberLocked(s)
+			}
 		}
 		return
 	}

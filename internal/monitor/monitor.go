@@ -48,18 +48,19 @@ type Monitor struct {
 	wg     sync.WaitGroup
 	nodes  []*node
 
-	mu      sync.Mutex
-	history history         // guarded by mu
-	views   []core.NodeView // guarded by mu; copied into every snapshot
-	primary int             // guarded by mu
-	up      bool            // guarded by mu: the primary answered its newest probe
-	claims  int             // guarded by mu: how many nodes call themselves primary
-	closed  bool            // guarded by mu: nothing is published any more
-	events  []Event         // guarded by mu: published, and OnEvent has not heard of them
-	telling bool            // guarded by mu: somebody is calling OnEvent
-	waiters waiters         // guarded by mu
-	first   core.Sample     // guarded by mu: the oldest sample of a primary
-	next    []*core.Capture // guarded by mu, by node: joined by those who wait for its next probe; nil when nobody does
+	mu          sync.Mutex
+	history     history         // guarded by mu
+	views       []core.NodeView // guarded by mu; copied into every snapshot
+	primary     int             // guarded by mu
+	up          bool            // guarded by mu: the primary answered its newest probe
+	claims      int             // guarded by mu: how many nodes call themselves primary
+	closed      bool            // guarded by mu: nothing is published any more
+	events      []Event         // guarded by mu: published, and OnEvent has not heard of them
+	telling     bool            // guarded by mu: somebody is calling OnEvent
+	waiters     waiters         // guarded by mu
+	first       core.Sample     // guarded by mu: the oldest sample of a primary
+	formerSince time.Time       // guarded by mu: since when the primary's address leads to a server of an older timeline
+	next        []*core.Capture // guarded by mu, by node: joined by those who wait for its next probe; nil when nobody does
 }
 
 // Start watches the nodes until Close.
@@ -118,7 +119,7 @@ func (m *Monitor) take(i int) *core.Capture {
 
 func complete(c *core.Capture, s core.Sample, err error) {
 	if c != nil {
-		c.Complete(core.CaptureResult{Position: s.Saw(), TimelineFloor: s.TimelineFloor, Start: s.Start, At: time.Now(), Err: err})
+		c.Complete(core.CaptureResult{Position: s.Saw(), Since: s.Since, TimelineFloor: s.TimelineFloor, Start: s.Start, At: time.Now(), Err: err})
 	}
 }
 
@@ -262,6 +263,7 @@ func (m *Monitor) publishLocked() {
 		Primary:      m.primary,
 		PrimaryUp:    m.up,
 		Positionless: primary.Role == core.RolePrimary && primary.Sample.Position.IsZero(),
+		Timeline:     m.history.timeline,
 	})
 }
 

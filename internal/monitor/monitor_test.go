@@ -247,7 +247,8 @@ func TestOldPrimaryIsNotElectedAgain(t *testing.T) {
 	})
 }
 
-// TestPrimaryRestoredInPlace: the very node that is the primary may come back on another history; nobody else claims it.
+// TestPrimaryRestoredInPlace: the very node that is the primary may come back on another history. It is not believed at once, since
+// its address may lead to the primary of before a failover.
 func TestPrimaryRestoredInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pair()
@@ -255,8 +256,12 @@ func TestPrimaryRestoredInPlace(t *testing.T) {
 		w := watch(t, a, b)
 		time.Sleep(time.Second)
 		a.Set(func(s *fakenode.State) { *s = fakenode.State{LSN: 0x3000, Timeline: 4, Start: 2} })
-		time.Sleep(time.Second)
+		time.Sleep(20 * time.Second)
+		w.wantsPrimary(0, false)
+		require.False(t, w.Snapshot().Accepts(0, &w.Snapshot().Nodes[0].Sample), "no connection for writes is opened")
+		time.Sleep(12 * time.Second)
 		w.wantsPrimary(0, true)
+		require.True(t, w.Snapshot().Accepts(0, &w.Snapshot().Nodes[0].Sample))
 		require.Contains(t, w.happened("a"), monitor.EventRestarted)
 		require.Equal(t, core.LSN(0x3000), w.view(0).Sample.Position.LSN)
 	})

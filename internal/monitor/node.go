@@ -25,7 +25,8 @@ type node struct {
 	m     *Monitor
 	index int
 	cfg   Node
-	link  Link // owned by run
+	link  Link      // owned by run
+	since time.Time // owned by run: before link was opened
 
 	kicked   chan struct{} // capacity 1
 	waiting  atomic.Int32  // waiters that want this node polled
@@ -144,13 +145,16 @@ func (n *node) probe() (core.Sample, error) {
 
 func (n *node) ask(ctx context.Context) (core.Sample, error) {
 	if n.link == nil {
+		n.since = time.Now()
 		link, err := n.cfg.Dial(ctx)
 		if err != nil {
 			return core.Sample{}, err
 		}
 		n.link = link
 	}
-	return Ask(ctx, n.link, n.m.cfg.Engine)
+	s, err := Ask(ctx, n.link, n.m.cfg.Engine)
+	s.Since = n.since
+	return s, err
 }
 
 func (n *node) hangUp() {

@@ -130,7 +130,7 @@ func TestLevelCausalMovesWhenItMust(t *testing.T) {
 			d, took := r.read(ctx)
 			r.wants(d, 1, core.ReasonCovered)
 			require.Zero(t, took)
-			require.Equal(t, core.Start{System: fakenode.System, At: 1}, d.Floor)
+			require.Equal(t, core.Start{System: fakenode.System, At: 1}, d.Floor.Start)
 			saw(1)
 		}
 		elsewhere := func() router.Decided {

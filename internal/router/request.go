@@ -36,8 +36,8 @@ type Decided struct {
 	// Positions is what the node must show; it is empty when any state will do.
 	Positions  []core.Position
 	CapturedAt time.Time
-	// Floor is the run of the server that the read must be served by, when it is not zero.
-	Floor core.Start
+	// Floor is what the node must not have lost since the session read it there; nil when nothing is.
+	Floor *core.Floor
 	// Covering is what the node was found to cover them by; nil when they need not be covered, or were not found to be.
 	Covering  *core.Snapshot
 	WouldWait bool    // of a dry run: it would have to wait first

@@ -328,7 +328,7 @@ func (r *Router) settle(ctx context.Context, req *Request, in *core.Input, d cor
 			out.Covering = s
 		}
 		if len(in.Need.Floors) > 0 && (in.Level == core.LevelCausal || in.Level == core.LevelGlobal) {
-			out.Floor = in.Need.Floors[0].Start // one that is not settled is the node's own
+			out.Floor = in.Need.Floors[0] // one that is not settled is the node's own
 		}
 	case core.Refuse:
 		out.Err = r.refusal(in, d)

@@ -228,7 +228,7 @@ func (p *physical) sweep() error {
 // same run of the same server.
 func (p *physical) proves(s *core.Snapshot, d *router.Decided) bool {
 	n := &s.Nodes[d.Node]
-	if n.Shared || n.Sample.Start != p.proof.Start || !d.Floor.IsZero() && d.Floor != p.proof.Start {
+	if n.Shared || n.Sample.Start != p.proof.Start || d.Floor != nil && (d.Floor.Start != p.proof.Start || !d.Floor.Lived(p.opened, &n.Sample)) {
 		return false
 	}
 	if s == d.Covering && n.Sample.Position.Timeline != 0 && p.opened.Before(n.Sample.Began) {

@@ -160,7 +160,7 @@ func (c *Conn) connect(ctx context.Context, d *router.Decided) (*held, error) {
 
 // prove holds a connection to a replica to what a decision asks of it, and gives up one that does not show it.
 func (c *Conn) prove(ctx context.Context, h *held, d *router.Decided) error {
-	if len(d.Positions) == 0 && d.Floor.IsZero() || h.p.proves(c.cluster.Router.Monitor.Snapshot(), d) {
+	if len(d.Positions) == 0 && d.Floor == nil || h.p.proves(c.cluster.Router.Monitor.Snapshot(), d) {
 		return nil
 	}
 	err := c.verify(ctx, h, d)
@@ -189,7 +189,9 @@ func (c *Conn) connectPrimary(ctx context.Context, d *router.Decided) (*held, er
 	}
 	var err error
 	for range primaryTries {
-		err = c.attach(ctx, h, c.cluster.Writers[d.Node])
+		if err = c.attach(ctx, h, c.cluster.Writers[d.Node]); err == nil {
+			err = c.accept(h)
+		}
 		if !errors.Is(err, ErrNotPrimary) {
 			break
 		}
@@ -198,6 +200,19 @@ func (c *Conn) connectPrimary(ctx context.Context, d *router.Decided) (*held, er
 		return nil, err
 	}
 	return h, nil
+}
+
+// accept gives a connection to a primary up that is not the one which is known there: its address leads elsewhere by now.
+func (c *Conn) accept(h *held) error {
+	m := c.cluster.Router.Monitor
+	if m.Snapshot().Accepts(h.node, &h.p.proof) {
+		return nil
+	}
+	err := fmt.Errorf("%w: node %q leads to another server", ErrNotPrimary, h.p.pool.cfg.Name)
+	m.Kick(h.node)
+	h.discard = true
+	c.release(h)
+	return err
 }
 
 var errNotProven = errors.New("the connection's own server does not show what the session needs")
@@ -233,7 +248,7 @@ func (c *Conn) verify(ctx context.Context, h *held, d *router.Decided) error {
 	if s.Position.Timeline == 0 {
 		c.date(ctx, &s)
 	}
-	if !d.Floor.IsZero() && s.Start != d.Floor || snapshot.Covers(s.Position, d.Positions, d.CapturedAt) != core.Covered {
+	if d.Floor != nil && (s.Start != d.Floor.Start || !d.Floor.Lived(h.p.opened, &n.Sample)) || snapshot.Covers(s.Position, d.Positions, d.CapturedAt) != core.Covered {
 		return fmt.Errorf("read on node %q: %w", n.Name, errNotProven)
 	}
 	h.p.proof = s // it is proven from now on, also when nobody is left to ask
