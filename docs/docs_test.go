@@ -41,7 +41,7 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 	for _, text := range sources(t, "_test.go") {
 		tests.WriteString(text)
 	}
-	for _, path := range []string{"guarantees.md", "operating.md", "adopting.md", "classification.md", "../README.md"} {
+	for _, path := range []string{"guarantees.md", "operating.md", "adopting.md", "classification.md", "mysql.md", "travel.md", "../README.md"} {
 		text := read(t, path)
 		for _, name := range regexp.MustCompile("`((?:Test|Example|Fuzz)[A-Z]\\w*)`").FindAllStringSubmatch(text, -1) {
 			require.Containsf(t, tests.String(), "func "+name[1]+"(", "%s names a test that does not exist", path)

@@ -42,6 +42,11 @@ look() {
 		missing+=("PgBouncer (pgbouncer)")
 		packages+=(pgbouncer)
 	fi
+	# Debian's redis-tools has the server under the name of its checker.
+	if ! has redis-server && ! has redis-check-rdb && ! has valkey-server; then
+		missing+=("Redis (redis-server)")
+		packages+=(redis-tools)
+	fi
 	[ ${#missing[@]} -eq 0 ]
 }
 
