@@ -26,7 +26,7 @@ func TestK4_15_GTIDReplicaThatNothingFeeds(t *testing.T) {
 		// errant changes data on the replica that its source knows nothing of.
 		errant := func(statement string) {
 			execOn(t, sick, "SET GLOBAL read_only = OFF")
-			execOn(t, sick, "SET SESSION sql_log_bin = 0", statement)
+			execOn(t, sick, "SET SESSION sql_log_bin = 0", statement, "SET SESSION sql_log_bin = 1")
 			execOn(t, sick, readOnlyAgain(c)...)
 		}
 		for _, tc := range []struct {
