@@ -107,9 +107,14 @@ func (c *catalogue) read(ctx context.Context) time.Duration {
 func (c *catalogue) rows(ctx context.Context) ([]sqlclass.CatalogueRow, error) {
 	ctx, cancel := context.WithTimeout(ctx, catalogueTimeout)
 	defer cancel()
-	query := sqlclass.MySQLCatalogueQuery
-	if c.db.engine.Engine().Dialect() == sqlclass.PostgreSQL { // a primary is up, so it is known
+	query := ""
+	switch c.db.engine.Engine().Dialect() { // a primary is up, so it is known
+	case sqlclass.PostgreSQL:
 		query = sqlclass.PostgresCatalogueQuery
+	case sqlclass.MySQL, sqlclass.MariaDB:
+		query = sqlclass.MySQLCatalogueQuery
+	default:
+		return nil, nil // its own functions are harmless or not known
 	}
 	rows, err := c.pool.QueryContext(ctx, query)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 // careful of the possible languages makes of it.
 func (db *DB) classify() error {
 	options := sqlclass.Options{ReadFunctions: db.config.ReadFunctions}
-	switch db.nodes[0].family() {
+	family := db.nodes[0].family()
+	switch family {
 	case familyPostgres:
 		options.Dialect = sqlclass.PostgreSQL
 		db.engine = engine.Known(postgres.Engine{})
@@ -26,6 +27,9 @@ func (db *DB) classify() error {
 		options.Among = []sqlclass.Dialect{sqlclass.MySQL, sqlclass.MariaDB}
 	case familyUnknown:
 		options.Among = []sqlclass.Dialect{sqlclass.PostgreSQL, sqlclass.MySQL, sqlclass.MariaDB}
+		if db.config.Marker != nil {
+			options.Among = append(options.Among, sqlclass.SQLite)
+		}
 	}
 	var err error
 	if db.classifier, err = sqlclass.New(options); err != nil {
@@ -34,7 +38,7 @@ func (db *DB) classify() error {
 	if db.engine == nil {
 		db.engine = engine.Find(func(e engine.Engine) { db.classifier.Settle(e.Dialect()) })
 	}
-	return nil
+	return db.mark(family)
 }
 
 // family is what a driver says of the servers that it speaks to.
@@ -75,7 +79,7 @@ func (db *DB) dialer(i int) monitor.Dialer {
 		if err != nil {
 			return nil, err
 		}
-		wire := db.engine.Wire(conn)
+		wire := db.at(i).Wire(conn)
 		link := wire.OwnLink()
 		if n.Pooled {
 			link = wire.Link()

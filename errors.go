@@ -62,7 +62,7 @@ type NotCaughtUpError struct {
 	Node string
 	// BehindBytes is how much log it had still to replay, on PostgreSQL; 0 elsewhere.
 	BehindBytes uint64
-	// BehindTransactions is how many transactions it had still to apply, on MySQL and MariaDB; 0 on PostgreSQL.
+	// BehindTransactions is how many transactions it had still to apply, on MySQL and MariaDB and with Config.Marker; 0 on PostgreSQL.
 	BehindTransactions uint64
 	// Lag is how old its state was at most; it means nothing unless LagKnown.
 	Lag time.Duration

@@ -118,6 +118,11 @@ type Config struct {
 	// own views are taken for tables.
 	CatalogueInterval time.Duration
 
+	// Marker has positions made of a table, for servers that tell none; all processes of a service must use the same one. Make the
+	// table with [CreateMarker] first: while there is none, sessions are on the sticky window, and EventSetting says so.
+	// Defaults to none: positions are those of the servers' logs.
+	Marker *Marker
+
 	// Hooks are told of decisions and events.
 	// Defaults to none.
 	Hooks Hooks
@@ -267,6 +272,11 @@ func (c *Config) validate() error {
 	}
 	if c.WithoutSession > WithoutSessionProcess {
 		bad("WithoutSession %d is not known", c.WithoutSession)
+	}
+	if c.Marker != nil {
+		if _, err := c.Marker.options(); err != nil {
+			bad("Marker: %w", err)
+		}
 	}
 	problems = append(problems, c.validateNodes()...)
 	if len(problems) == 0 {

@@ -36,6 +36,7 @@ type DB struct {
 	captures   *monitor.Captures
 	router     *router.Router
 	engine     *engine.Found
+	marking    vconn.Marking // nil without Config.Marker
 	classifier *sqlclass.Classifier
 	cluster    *vconn.Cluster
 	plain      plainPool
@@ -72,6 +73,7 @@ func Open(config Config) (*DB, error) {
 		Name:          config.Name,
 		Classifier:    db.classifier,
 		Engine:        db.engine,
+		Marking:       db.marking,
 		Strategy:      strategy,
 		Process:       config.WithoutSession == WithoutSessionProcess,
 		OnDiscard:     db.onDiscard,
@@ -116,7 +118,7 @@ func (db *DB) pool(i int, n Node, writer bool) vconn.PoolConfig {
 		Index:           i,
 		Name:            n.Name,
 		Connector:       n.Connector,
-		Engine:          db.engine,
+		Engine:          db.at(i),
 		Writer:          writer,
 		Pooled:          n.Pooled,
 		DialTimeout:     db.config.ProbeTimeout,

@@ -17,7 +17,8 @@ type RouteStats struct {
 	Refused map[Reason]uint64
 	// Waiting is how many reads wait for a replica now.
 	Waiting int
-	// Engine is the kind of the servers: "PostgreSQL", "MySQL" or "MariaDB"; empty until one has answered.
+	// Engine is the kind of the servers: "PostgreSQL", "MySQL" or "MariaDB", with Config.Marker also "SQLite" or "SQL database"; empty
+	// until one has answered.
 	Engine string
 	// Sticky is true when sessions are on the sticky window: by [Sticky], or because the primary tells no position.
 	Sticky bool
@@ -137,6 +138,8 @@ type NodeStatus struct {
 	GTIDSet GTIDSet
 	// MariaDBGTID is the same on MariaDB.
 	MariaDBGTID MariaDBGTID
+	// Marker is the same with Config.Marker, as text: writers and their sequences.
+	Marker string
 	// Timeline is the position's timeline; 0 when the user may not see it (a replica without pg_monitor).
 	Timeline uint32
 	// Lag is how old the node's state is at most; it means nothing unless LagKnown.
@@ -146,7 +149,7 @@ type NodeStatus struct {
 	LagKnown bool
 	// LagBytes is how much log it has still to replay, on PostgreSQL; 0 elsewhere.
 	LagBytes uint64
-	// LagTransactions is how many transactions it has still to apply, on MySQL and MariaDB; 0 on PostgreSQL.
+	// LagTransactions is how many transactions it has still to apply, on MySQL and MariaDB and with Config.Marker; 0 on PostgreSQL.
 	LagTransactions uint64
 	// InFlight is how many checkouts have a connection to the node.
 	InFlight int
@@ -185,6 +188,8 @@ func (db *DB) Nodes() []NodeStatus {
 			list[i].GTIDSet, list[i].LagTransactions = GTIDSet{p.GTIDs()}, n.Missing
 		case core.KindMariaDB:
 			list[i].MariaDBGTID, list[i].LagTransactions = MariaDBGTID{p.Domains()}, n.Missing
+		case core.KindMarker:
+			list[i].Marker, list[i].LagTransactions = p.Markers().String(), n.Missing
 		case core.KindNone:
 		}
 	}

@@ -24,6 +24,32 @@ type Found struct {
 	known   atomic.Pointer[Engine]
 	mu      sync.Mutex   // one at a time decides
 	settled func(Engine) // called once, before the engine is used
+
+	// as and otherwise are those of Through; nil when it was not called.
+	as        func(Engine) Engine
+	otherwise func(ctx context.Context, link monitor.Link, refusal error) (Engine, error)
+}
+
+// Through has every engine used through another, and otherwise find one for a server that Detect finds none for. It must be
+// called before the engine is used.
+func (f *Found) Through(as func(Engine) Engine, otherwise func(ctx context.Context, link monitor.Link, refusal error) (Engine, error)) {
+	f.as, f.otherwise = as, otherwise
+	if e := f.Engine(); e != nil {
+		e = as(e)
+		f.known.Store(&e)
+	}
+}
+
+// detect is Detect with what Through says.
+func (f *Found) detect(ctx context.Context, link monitor.Link) (Engine, error) {
+	e, err := Detect(ctx, link)
+	if err != nil && f.otherwise != nil {
+		e, err = f.otherwise(ctx, link, err)
+	}
+	if err == nil && f.as != nil {
+		e = f.as(e)
+	}
+	return e, err
 }
 
 var _ vconn.Engine = (*Found)(nil)
@@ -59,7 +85,7 @@ func (f *Found) find(ctx context.Context, link monitor.Link) (Engine, error) {
 	if e := f.Engine(); e != nil {
 		return e, nil
 	}
-	e, err := Detect(ctx, link)
+	e, err := f.detect(ctx, link)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +109,7 @@ func (f *Found) Ask(ctx context.Context, link monitor.Link) (core.Sample, error)
 	if err == nil || !answered(err) {
 		return s, err
 	}
-	if other, detected := Detect(ctx, link); detected == nil && other != e {
+	if other, detected := f.detect(ctx, link); detected == nil && other != e {
 		return core.Sample{}, fmt.Errorf("%w: this one is %s, and the first that was asked %s", ErrMixed, other.Name(), e.Name())
 	}
 	return core.Sample{}, err

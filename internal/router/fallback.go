@@ -40,7 +40,7 @@ func (r *Router) Release() { <-r.fallback }
 type NotCaughtUpError struct {
 	Node     string // the nearest replica; "" when there is none
 	Behind   uint64 // bytes of log; transactions when GTIDs
-	GTIDs    bool   // the cluster's positions are GTIDs
+	GTIDs    bool   // the cluster's positions count transactions
 	Lag      time.Duration
 	LagKnown bool
 	// Expected is how long it is expected to take, if anything can be said.
@@ -86,7 +86,7 @@ func (r *Router) refusal(in *core.Input, d core.Decision) error {
 		}
 		if e.Node == "" || behind < e.Behind {
 			e.Node, e.Behind, e.Lag, e.LagKnown, e.Expected, e.ExpectedKnown = n.Name, behind, n.Lag, n.LagKnown, expected, known
-			e.GTIDs = n.Sample.Position.Kind == core.KindMySQL || n.Sample.Position.Kind == core.KindMariaDB
+			e.GTIDs = n.Sample.Position.Kind > core.KindPostgres
 		}
 	}
 	return e
