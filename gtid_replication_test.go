@@ -55,10 +55,11 @@ func TestGTIDSemiSync(t *testing.T) {
 		table := newGTIDWritable(t, c)
 		makeSemiSync(t, c, replicasOf(c)...)
 		config := gtidConfig(c)
-		patient(&config)
+		quick(&config)
 		seen := record(&config)
 		db := open(t, config)
-		require.Equal(t, 8*15, gtidSessions(t, db, seen, table, 8, 15))
+		patient(&config)
+		require.Equal(t, 8*15, gtidSessions(t, open(t, config), seen, table, 8, 15))
 
 		// No replica answers: the commit is in the log and waits, and nobody can say when it is over.
 		ctx := sessionContext(t)
@@ -72,11 +73,10 @@ func TestGTIDSemiSync(t *testing.T) {
 		require.ErrorIs(t, err, readroute.ErrCommitUnknown)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		stands := func() bool { return ask(t, c.Primary(), "SELECT COUNT(*) FROM "+table+" WHERE id = -1") == "1" }
-		quickly := readroute.WithWait(ctx, 20*time.Millisecond)
 		for began := time.Now(); time.Since(began) < 300*time.Millisecond; {
 			seen.take()
 			before := stands()
-			n := rowsOf(t, quickly, db, table, -1)
+			n := rowsOf(t, ctx, db, table, -1)
 			d := seen.one(t)
 			require.Equal(t, readroute.RolePrimary, d.Role, "%+v", d)
 			require.False(t, before && n == 0)
@@ -87,7 +87,7 @@ func TestGTIDSemiSync(t *testing.T) {
 		eventually(t, "a replica shows it to its session", func() bool {
 			seen.take()
 			before := stands()
-			n := rowsOf(t, quickly, db, table, -1)
+			n := rowsOf(t, ctx, db, table, -1)
 			require.False(t, before && n == 0)
 			return n == 1 && seen.one(t).Role == readroute.RoleReplica
 		})
