@@ -127,6 +127,7 @@ func (db *DB) pool(i int, n Node, writer bool) vconn.PoolConfig {
 		ConnMaxLifetime: n.ConnMaxLifetime,
 		ConnMaxIdleTime: n.ConnMaxIdleTime,
 		Proved:          func(s core.Sample) { db.monitor.Base(s) },
+		Elsewhere:       func(s core.Sample) { db.elsewhere(i, s) },
 		Dialled:         func(err error) { db.dialled(i, err) },
 	}
 }
@@ -140,6 +141,15 @@ func (db *DB) dialled(i int, err error) {
 		db.monitor.Kick(i)
 	default:
 		db.monitor.Failed(i, err)
+	}
+}
+
+// elsewhere hears of a connection to node i that does not lead to a primary, although the monitor's own does: there are several
+// servers.
+func (db *DB) elsewhere(i int, s core.Sample) {
+	n := &db.monitor.Snapshot().Nodes[i]
+	if n.Healthy && n.Role == core.RolePrimary && n.Sample.Start != s.Start && s.Began.After(n.Sample.Began) {
+		db.monitor.Shared(i)
 	}
 }
 

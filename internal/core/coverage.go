@@ -62,7 +62,10 @@ func (s *Snapshot) history() MariaDBGTID {
 	if s.Primary < 0 || s.Primary >= len(s.Nodes) {
 		return MariaDBGTID{}
 	}
-	return s.Nodes[s.Primary].Sample.History
+	if n := &s.Nodes[s.Primary].Sample; n.Role == RolePrimary {
+		return n.History
+	}
+	return MariaDBGTID{} // its name leads elsewhere by now
 }
 
 // doubtful reports a position that the primary, asked now, may say is lost: of another system, of a timeline
@@ -80,6 +83,8 @@ func doubtful(in *Input, s *Snapshot) bool {
 		switch {
 		case p.System != known.Position.System || p.Kind != known.Position.Kind:
 			return true
+		case p.Kind == KindMarker && !known.Began.After(in.Need.CapturedAt) && !in.Need.CapturedAt.IsZero():
+			// What is known is of the time before the write, whose position nobody has had to ask for.
 		case p.Kind != KindPostgres:
 			if missing(&p, &known.Position, known.History) {
 				return true

@@ -42,7 +42,7 @@ func TestCoversFirstOfANewPrimary(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			history, err := core.ParseMariaDBGTID(c.history)
 			require.NoError(t, err)
-			s := core.Snapshot{Nodes: []core.NodeView{{Role: core.RolePrimary, Sample: core.Sample{Position: c.primary, History: history}}}}
+			s := core.Snapshot{Nodes: []core.NodeView{{Role: core.RolePrimary, Sample: core.Sample{Role: core.RolePrimary, Position: c.primary, History: history}}}}
 			require.Equal(t, c.want, s.Covers(c.replay, []core.Position{c.need}, time.Time{}))
 		})
 	}

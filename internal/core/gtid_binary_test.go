@@ -91,6 +91,7 @@ func TestPositionOfGTIDs(t *testing.T) {
 
 	// What the primary has logged puts the writes of two servers on one line.
 	s := &core.Snapshot{Nodes: []core.NodeView{{Role: core.RolePrimary}}}
+	s.Nodes[0].Sample.Role = core.RolePrimary
 	s.Nodes[0].Sample.History = maria(t, "0-1-105,0-2-106")
 	require.Equal(t, core.Covered, s.Covers(mariadb("0-2-106", 6), []core.Position{mariadb("0-1-105", 5)}, fixtureNow))
 	s.Nodes[0].Sample.History = maria(t, "0-1-104,0-2-106")

@@ -41,8 +41,8 @@ func (g MariaDBGTID) Compare(o MariaDBGTID) (order int, ok bool) {
 // it is not known; it is what the order of a domain can be trusted for.
 //
 // A required GTID is reached when the position's GTID of that domain has no lower sequence number, and either was written
-// by the same server or the history has the required one: then the writes of both servers lie on one line. Without that
-// the answer is Incomparable, since 0-2-106 is reached also by a replica of a primary that never had 0-1-105. It is
+// by the same server or the history has both: then the writes of both servers lie on one line. Without that the answer is
+// Incomparable, since 0-2-106 is reached also by a replica of a primary that never had 0-1-105. It is
 // Incomparable, too, when the replica has nothing of a required domain, and when nothing is required. Incomparable
 // goes over NotCovered: waiting does not help.
 //
@@ -60,8 +60,8 @@ func (g MariaDBGTID) CoveredBy(position, history MariaDBGTID) Coverage {
 			return Incomparable
 		case reached.Sequence < e.Sequence:
 			coverage = NotCovered
-		case !position.has(e) && !history.has(e):
-			return Incomparable
+		case !position.has(e) && (!history.has(e) || !history.has(reached)):
+			return Incomparable // two lines of writes, of which the primary has but one
 		}
 	}
 	return coverage

@@ -94,6 +94,21 @@ func (s *Sample) Saw() Position {
 	return s.Seen
 }
 
+// HasAny reports whether the server of s has any of the transactions that a position has beyond another, both of GTIDs.
+func (s *Sample) HasAny(of, beyond Position) bool {
+	if of.Kind == KindMariaDB {
+		for e := range of.Domains().Entries() {
+			had, _ := beyond.Domains().Find(e.Domain, e.Server)
+			if has, ok := s.History.Find(e.Domain, e.Server); ok && has > had {
+				return true
+			}
+		}
+		return false
+	}
+	more := of.GTIDs().Difference(beyond.GTIDs())
+	return more.Difference(s.Position.GTIDs()) != more
+}
+
 // Snapshot is all that is known of a cluster at one moment. It is immutable.
 type Snapshot struct {
 	Nodes   []NodeView

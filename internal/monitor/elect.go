@@ -6,26 +6,69 @@ import (
 	"github.com/readroute/readroute/internal/core"
 )
 
-// former reports that a server which calls itself a primary is one of before a failover. m.mu is held.
-func (m *Monitor) former(s *core.Sample) bool {
-	return !s.Position.IsZero() && s.Position.System == m.history.system && s.Position.Timeline < m.history.timeline
+// reign is what a primary with GTIDs has written since it was seen first: of before a failover is who has nothing of it.
+type reign struct {
+	server core.Start
+	since  time.Time
+	before core.Position // its own transactions when it was seen first
+	began  core.Position // the first of them that were seen after that
+	// replicas are when servers were seen as replicas last.
+	replicas map[uint64]time.Time
 }
 
-// formerPatience is for how long the primary's own address has to lead to a server of an older timeline before it is believed
-// that this is the primary now: it was made anew from an old backup. Before that it is the one of before a failover, at an
-// address that has moved, or moves back.
+// replicasKept bounds how many servers are remembered; addresses may lead to new ones again and again.
+const replicasKept = 256
+
+// follows takes in a sample of a replica.
+func (r *reign) follows(s *core.Sample) {
+	if r.replicas == nil || len(r.replicas) >= replicasKept {
+		r.replicas = make(map[uint64]time.Time)
+	}
+	r.replicas[s.Start.System] = s.Began
+}
+
+// take takes in a sample of the primary.
+func (r *reign) take(s *core.Sample) {
+	switch {
+	case s.Start.System != r.server.System:
+		*r = reign{server: s.Start, since: s.Began, before: s.Own, replicas: r.replicas}
+	case r.began.IsZero() && (s.Own.GTIDs() != r.before.GTIDs() || s.Own.Domains() != r.before.Domains()):
+		r.began = s.Own
+	}
+}
+
+// formerPatience is for how long a server of before a failover has to be the only one that calls itself the primary before it is
+// believed: it was made anew from an old backup, or what the last primary wrote is lost. Before that it is an address that
+// has moved, or a machine that has come back.
 const formerPatience = 30 * time.Second
 
-// stillPrimaryLocked reports whether a server that calls itself a primary, at the primary's address, is taken for it.
-func (m *Monitor) stillPrimaryLocked(s *core.Sample) bool {
-	switch {
-	case !m.former(s):
-		m.formerSince = time.Time{}
-		return true
-	case m.formerSince.IsZero():
-		m.formerSince = s.Began
+// formerLocked reports that node i, which calls itself a primary, is one of before a failover.
+func (m *Monitor) formerLocked(i int) bool {
+	n, s := m.nodes[i], &m.views[i].Sample
+	if !m.ofBeforeLocked(s) {
+		n.formerSince = time.Time{}
+		return false
 	}
-	return s.Began.Sub(m.formerSince) >= formerPatience
+	if i != m.primary && (m.up || s.Position.Kind == core.KindPostgres) {
+		n.formerSince = time.Time{}
+		return true // the primary answers, or a timeline says for certain that it has ended
+	}
+	if n.formerSince.IsZero() {
+		n.formerSince = s.Began
+	}
+	return s.Began.Sub(n.formerSince) < formerPatience
+}
+
+// ofBeforeLocked reports that a primary's sample is on a timeline that has ended or, where there are no timelines, of a server
+// that has nothing of what the last primary has written, and was not seen as a replica since.
+func (m *Monitor) ofBeforeLocked(s *core.Sample) bool {
+	switch r := &m.reign; {
+	case s.Position.IsZero():
+		return false
+	case s.Position.Kind == core.KindMySQL, s.Position.Kind == core.KindMariaDB:
+		return s.Start.System != r.server.System && !r.began.IsZero() && !r.replicas[s.Start.System].After(r.since) && !s.HasAny(r.began, r.before)
+	}
+	return s.Position.System == m.history.system && s.Position.Timeline < m.history.timeline
 }
 
 // electLocked finds the primary among the nodes that say that they are it. The higher timeline wins; the one that was
@@ -51,10 +94,13 @@ func (m *Monitor) electLocked() []Event {
 			// Another system's primary is none of this cluster. The primary itself may have been made anew.
 		case best >= 0 && p.System != m.views[best].Sample.Position.System:
 			// Nor is this one, next to the first in the order of the configuration.
-		case m.former(&v.Sample):
+		case m.formerLocked(i):
 		case best < 0, v.Sample.Position.Timeline > m.views[best].Sample.Position.Timeline:
 			best = i
-		case v.Sample.Position.Timeline == m.views[best].Sample.Position.Timeline && i == m.primary:
+		case v.Sample.Position.Timeline != m.views[best].Sample.Position.Timeline:
+		case m.views[best].Shared && !v.Shared:
+			best = i // what answers under a name of several servers is the primary now, and another one to the next who dials
+		case i == m.primary && v.Shared == m.views[best].Shared:
 			best = i
 		}
 	}
@@ -67,6 +113,7 @@ func (m *Monitor) electLocked() []Event {
 		return events
 	}
 	m.primary, m.up = best, true
+	m.reign.take(&m.views[best].Sample)
 	m.rememberLocked(m.views[best].Sample)
 	return append(events, Event{Kind: EventPrimaryChanged, Node: m.views[best].Name})
 }

@@ -34,12 +34,15 @@ func (m *Monitor) takeLocked(i int, s core.Sample) {
 	if s.Role == core.RolePrimary {
 		v.Stopped, v.Lag, v.LagKnown, v.Missing, v.Behind, v.Late = false, 0, true, 0, 0, false
 		if i == m.primary {
-			if m.up = m.stillPrimaryLocked(&s); m.up {
+			// Its address may lead to the primary of before a failover by now.
+			if m.up = !m.formerLocked(i); m.up {
+				m.reign.take(&s)
 				m.rememberLocked(s)
 			}
 		}
 		return
 	}
+	m.reign.follows(&s)
 	if i == m.primary {
 		m.up = false
 	}
@@ -94,6 +97,9 @@ func (m *Monitor) dateLocked(v *core.NodeView) {
 	if !ok || !proof.SameHistory(newest.inserted) {
 		return
 	}
+	if proof.Kind == core.KindMariaDB && !m.logged.Contains(proof.Domains()) {
+		return // it may be on a line of writes of its own, where numbers mean other transactions
+	}
 	if n := m.history.reached(&proof, inserted); n > 0 && m.history.points[n-1].began.After(v.AsOf) {
 		v.AsOf = m.history.points[n-1].began
 	}
@@ -120,6 +126,7 @@ func (m *Monitor) rememberLocked(s core.Sample) {
 	}
 	first := s.Position.System != m.history.system || s.Position.Timeline != m.history.timeline
 	m.history.add(s)
+	m.logged = s.History
 	m.confirmLocked(s)
 	for i := range m.views {
 		if v := &m.views[i]; v.Role == core.RoleReplica {

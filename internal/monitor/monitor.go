@@ -48,19 +48,20 @@ type Monitor struct {
 	wg     sync.WaitGroup
 	nodes  []*node
 
-	mu          sync.Mutex
-	history     history         // guarded by mu
-	views       []core.NodeView // guarded by mu; copied into every snapshot
-	primary     int             // guarded by mu
-	up          bool            // guarded by mu: the primary answered its newest probe
-	claims      int             // guarded by mu: how many nodes call themselves primary
-	closed      bool            // guarded by mu: nothing is published any more
-	events      []Event         // guarded by mu: published, and OnEvent has not heard of them
-	telling     bool            // guarded by mu: somebody is calling OnEvent
-	waiters     waiters         // guarded by mu
-	first       core.Sample     // guarded by mu: the oldest sample of a primary
-	formerSince time.Time       // guarded by mu: since when the primary's address leads to a server of an older timeline
-	next        []*core.Capture // guarded by mu, by node: joined by those who wait for its next probe; nil when nobody does
+	mu      sync.Mutex
+	history history          // guarded by mu
+	views   []core.NodeView  // guarded by mu; copied into every snapshot
+	primary int              // guarded by mu
+	up      bool             // guarded by mu: the primary answered its newest probe
+	claims  int              // guarded by mu: how many nodes call themselves primary
+	reign   reign            // guarded by mu
+	logged  core.MariaDBGTID // guarded by mu: MariaDB: what the primary had logged, with the newest point of history
+	closed  bool             // guarded by mu: nothing is published any more
+	events  []Event          // guarded by mu: published, and OnEvent has not heard of them
+	telling bool             // guarded by mu: somebody is calling OnEvent
+	waiters waiters          // guarded by mu
+	first   core.Sample      // guarded by mu: the oldest sample of a primary
+	next    []*core.Capture  // guarded by mu, by node: joined by those who wait for its next probe; nil when nobody does
 }
 
 // Start watches the nodes until Close.
@@ -129,14 +130,21 @@ func (m *Monitor) Snapshot() *core.Snapshot { return m.snap.Load() }
 // Kick asks for a probe of node i soon: something has happened to it.
 func (m *Monitor) Kick(i int) { m.nodes[i].kick() }
 
+// Redial asks for a probe of node i over a new connection: its address leads elsewhere than the monitor's own does.
+func (m *Monitor) Redial(i int) {
+	m.nodes[i].redial.Store(true)
+	m.Kick(i)
+}
+
 // Shared records that several servers answer under the name of node i.
 func (m *Monitor) Shared(i int) {
 	m.mu.Lock()
 	news := !m.views[i].Shared && !m.closed
 	if news {
 		m.views[i].Shared = true
-		m.publishLocked()
 		m.events = append(m.events, Event{Kind: EventSharedEndpoint, Node: m.cfg.Nodes[i].Name})
+		m.events = append(m.events, m.electLocked()...)
+		m.publishLocked()
 	}
 	m.mu.Unlock()
 	m.tell()

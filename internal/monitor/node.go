@@ -31,10 +31,12 @@ type node struct {
 	kicked   chan struct{} // capacity 1
 	waiting  atomic.Int32  // waiters that want this node polled
 	progress atomic.Bool   // a waiter has been served since the last probe
+	redial   atomic.Bool   // the link may lead to another server than the name does by now
 
 	anchor      core.Sample  // guarded by m.mu: where the measurement of the replay rate began
 	sourceless  int          // guarded by m.mu: samples in a row without a source
 	lostSource  time.Time    // guarded by m.mu: when the first of them began
+	formerSince time.Time    // guarded by m.mu: since when it is one of before a failover, and nobody else is the primary
 	starts      []core.Start // guarded by m.mu: runs of servers seen here before, the newest last
 	waitedSince time.Time    // owned by run: since when somebody waits without a break
 }
@@ -144,6 +146,9 @@ func (n *node) probe() (core.Sample, error) {
 }
 
 func (n *node) ask(ctx context.Context) (core.Sample, error) {
+	if n.redial.Swap(false) {
+		n.hangUp()
+	}
 	if n.link == nil {
 		n.since = time.Now()
 		link, err := n.cfg.Dial(ctx)

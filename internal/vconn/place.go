@@ -205,11 +205,15 @@ func (c *Conn) connectPrimary(ctx context.Context, d *router.Decided) (*held, er
 // accept gives a connection to a primary up that is not the one which is known there: its address leads elsewhere by now.
 func (c *Conn) accept(h *held) error {
 	m := c.cluster.Router.Monitor
-	if m.Snapshot().Accepts(h.node, &h.p.proof) {
+	snapshot, proof := m.Snapshot(), &h.p.proof
+	if snapshot.Accepts(h.node, proof) {
+		if proof.Position.Kind == core.KindPostgres && proof.Position.Timeline > snapshot.Timeline && snapshot.Timeline != 0 {
+			m.Redial(h.node) // a failover that the monitor has not seen: its own connection may lead to the former primary
+		}
 		return nil
 	}
 	err := fmt.Errorf("%w: node %q leads to another server", ErrNotPrimary, h.p.pool.cfg.Name)
-	m.Kick(h.node)
+	m.Redial(h.node)
 	h.discard = true
 	c.release(h)
 	return err

@@ -72,6 +72,8 @@ type PoolConfig struct {
 	ConnMaxIdleTime time.Duration
 	// Proved hears what a connection of a writer was told when it was opened. It may be nil.
 	Proved func(core.Sample)
+	// Elsewhere hears what a connection of a writer was told that does not lead to a primary. It may be nil.
+	Elsewhere func(core.Sample)
 	// Dialled hears of every attempt to open a connection.
 	Dialled func(error)
 }
@@ -248,6 +250,9 @@ func (c *physical) introduce(ctx context.Context, readOnly bool) error {
 		return nil
 	}
 	if c.proof.Role != core.RolePrimary {
+		if cfg.Elsewhere != nil {
+			cfg.Elsewhere(c.proof)
+		}
 		return fmt.Errorf("%w: node %q is a %s", ErrNotPrimary, cfg.Name, c.proof.Role)
 	}
 	if cfg.Proved != nil {
