@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"time"
 
 	"github.com/readroute/readroute"
 )
@@ -39,7 +38,8 @@ func serve(in io.Reader, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Second}
+	// The balancer opens connections that it uses later. One that ends while a POST is on its way fails that, so none ends.
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: timeLimit}
 	go func() {
 		_, _ = io.Copy(io.Discard, in)
 		_ = server.Close()

@@ -32,7 +32,9 @@ func main() {
 		err = serve(os.Stdin, os.Stdout)
 	} else {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+		ctx, cancel := context.WithTimeout(ctx, timeLimit)
 		err = run(ctx, os.Stdout, each)
+		cancel()
 		stop()
 	}
 	if err != nil {
@@ -43,8 +45,6 @@ func main() {
 
 // run starts the cluster, and on it the service in both ways, lets browsers use it, and prints what they saw.
 func run(ctx context.Context, out io.Writer, each time.Duration) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, timeLimit)
-	defer cancel()
 	c, err := dbtest.StartPostgres(ctx, dbtest.PostgresOptions{Standbys: 2})
 	if err != nil {
 		return err // it says what to install when there is no server

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
@@ -21,8 +22,10 @@ func TestMain(m *testing.M) {
 }
 
 func TestWithTheMiddlewareNothingIsStale(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	var out strings.Builder
-	err := run(t.Context(), &out, 3*time.Second)
+	err := run(ctx, &out, 3*time.Second)
 	t.Log("\n" + out.String())
 	require.NoError(t, err)
 	cells := map[string][]string{}

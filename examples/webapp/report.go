@@ -48,7 +48,7 @@ func details(out io.Writer, without, with *way) {
 	for _, r := range slices.SortedFunc(maps.Keys(from), byNode) {
 		fmt.Fprintf(out, "  %s  %-16s %6d %5.1f%%\n", r.node, r.reason, from[r], percent(from[r], with.seen.reads))
 	}
-	if from[route{primaryName, string(readroute.ReasonSticky)}] > 0 {
+	if from[route{primaryName, readroute.ReasonSticky.String()}] > 0 {
 		fmt.Fprintf(out, "sticky: the primary, or this machine, took longer than %v to say where a save is in the log, and so\n"+
 			"its browser's reads stay on the primary for a while\n", readroute.DefaultCaptureTimeout)
 	}
