@@ -1,7 +1,6 @@
 # `make test` is the one test command; it needs Go, a C compiler for -race, and the servers that `make deps` installs.
 MODULES := $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path '*/testdata/*' | sort))
 each = @set -e; for module in $(MODULES); do echo "== $$module: $(1)"; (cd $$module && $(1)); done
-optional = $(if $(wildcard scripts/$(1).sh),scripts/$(1).sh)
 # Each module is built with what its own go.mod says; go.work is there for commands that are run by hand from the root.
 export GOWORK = off
 
@@ -13,13 +12,8 @@ help: ## list the targets
 deps: ## install the database servers the tests start (root on Debian or Ubuntu), or say what to install
 	@scripts/deps.sh
 
-test: export READROUTE_REQUIRE_SERVERS = 1
 test: deps ## everything: vet and the tests of every module with -race, pgx's, sqlx's and go-sql-driver's own tests through the routed pool, and bench-check
-	$(call each,go vet -race ./...)
-	$(call each,go test -race ./...)
-	@$(call optional,compat-pgx)
-	@$(call optional,compat-sqlx)
-	@go run ./internal/compat/mysql -go local -pool process
+	@scripts/test.sh
 	@$(MAKE) --no-print-directory bench-check
 	@go run ./internal/dbtest/untested
 

@@ -1,0 +1,35 @@
+#!/bin/bash
+# Everything that `make test` runs: vet and the tests of every module with -race,
+# and other libraries' own tests through the routed pool. The root module's tests
+# wait for servers most of the time, so the rest is built and run beside them.
+set -eu
+cd "$(dirname "$0")/.."
+export READROUTE_REQUIRE_SERVERS=1 GOWORK=off
+
+say() { printf '== %s\n' "$*"; }
+
+module() {
+	say "$1: go vet -race ./... && go test -race ./..."
+	(cd "$1" && go vet -race ./... && go test -race ./...)
+}
+
+others() {
+	local dir
+	for dir in $(find . -name go.mod -not -path '*/testdata/*' -not -path ./go.mod -exec dirname {} \; | sort); do
+		module "$dir"
+	done
+	say "the suites of pgx, sqlx and go-sql-driver: the whole of them with make compat-pgx, compat-sqlx, compat-mysql"
+	go run ./internal/compat/pgx -go local
+	go run ./internal/compat/sqlx
+	go run ./internal/compat/mysql -go local -pool process
+}
+
+log=$(mktemp)
+trap 'kill "$beside" 2>/dev/null || true; rm -f "$log"' EXIT
+(set -e; others) >"$log" 2>&1 &
+beside=$!
+failed=0
+module . || failed=1
+wait "$beside" || failed=1
+cat "$log"
+exit $failed
