@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 
 	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/router"
 	"github.com/readroute/readroute/internal/sqlclass"
 )
 
@@ -83,7 +85,7 @@ func (c *Conn) retryFor(h *held, err error) core.Retry {
 }
 
 // again runs a read for the second and last time. When no node is found for it, that has been reported, h is nil, and
-// err is the first failure, which says more.
+// err is the first failure, which says more, unless the primary is protected.
 func (c *Conn) again(ctx context.Context, st *sqlclass.Statement, query string, h *held,
 	retry core.Retry, first error, op func(*physical) error,
 ) (*held, error) {
@@ -109,6 +111,9 @@ func (c *Conn) again(ctx context.Context, st *sqlclass.Statement, query string, 
 	}
 	c.release(&c.replica)
 	h, err := c.place(ctx, st, retry, exclude)
+	if errors.Is(err, router.ErrProtected) {
+		return nil, fmt.Errorf("%w: %w", err, first)
+	}
 	if err != nil {
 		return nil, first
 	}
@@ -176,7 +181,7 @@ func (c *Conn) call(h *held, op func(*physical) error) error {
 	h.interrupted = interrupted
 	if interrupted {
 		h.discard = true
-		if err == nil || errors.Is(err, driver.ErrBadConn) {
+		if err == nil || !c.cluster.Engine.Refused(err) {
 			err = errSilent // an answer that came at the last moment has its rows on a closed socket
 		}
 	}
