@@ -26,10 +26,10 @@ func (s *Snapshot) covers(replay *Position, required []Position, capturedAt time
 		if p.Kind != KindPostgres {
 			switch p.coveredBy(replay, s.history()) {
 			case Incomparable:
-				if !p.sameHistory(replay) || !s.primaryHas(p) {
+				if !p.sameHistory(replay) || !s.onItsWay(p, replay) {
 					return Incomparable
 				}
-				result = NotCovered // of a server that the replica has nothing of yet: it is on its way
+				result = NotCovered
 			case NotCovered:
 				result = NotCovered
 			case Covered:
@@ -46,15 +46,15 @@ func (s *Snapshot) covers(replay *Position, required []Position, capturedAt time
 	return result
 }
 
-// primaryHas reports that the primary, as it was seen last, has all of a set of GTIDs.
-func (s *Snapshot) primaryHas(p *Position) bool {
-	switch {
-	case s.Primary < 0 || s.Primary >= len(s.Nodes):
-		return false
-	case p.Kind == KindMySQL:
-		return s.Nodes[s.Primary].Sample.Position.GTIDs().Contains(p.GTIDs())
+// onItsWay reports that p cannot be compared with what a replica has only because that has nothing yet of a server or a domain in
+// it: the primary, as it was seen last, has all of p, and the replica is on no other line of writes.
+func (s *Snapshot) onItsWay(p, replay *Position) bool {
+	if p.Kind == KindMySQL && s.Primary >= 0 && s.Primary < len(s.Nodes) {
+		n := &s.Nodes[s.Primary].Sample
+		return n.Role == RolePrimary && n.Position.GTIDs().Contains(p.GTIDs())
 	}
-	return p.Kind == KindMariaDB && s.history().Contains(p.Domains())
+	history := s.history()
+	return p.Kind == KindMariaDB && !history.IsZero() && history.Contains(p.Domains()) && history.Contains(replay.Domains())
 }
 
 // history is what the primary has logged, as far as it is known.

@@ -37,6 +37,8 @@ func TestCoversFirstOfANewPrimary(t *testing.T) {
 		{"MySQL, a replica of another kind", gtids(old + ":1-9"), gtids(old + ":1-9"), domains("0-1-5"), "", core.Incomparable},
 		{"MariaDB, a domain that is new", domains("0-1-9,5-1-1"), domains("5-1-1"), domains("0-1-9"), "0-1-9,5-1-1", core.NotCovered},
 		{"MariaDB, a domain that nobody knows", domains("0-1-9"), domains("5-1-1"), domains("0-1-9"), "0-1-9", core.Incomparable},
+		{"MariaDB, a domain that is new, and a replica on a line of its own", domains("0-1-9,5-1-1"), domains("5-1-1"), domains("0-3-10"), "0-1-9,5-1-1", core.Incomparable},
+		{"MariaDB, a line that the primary is not on", domains("0-1-9,0-2-10"), domains("0-1-9"), domains("0-3-12"), "0-1-9,0-2-10", core.Incomparable},
 		{"MariaDB, a write that was lost", domains("0-2-10"), domains("0-1-9"), domains("0-2-10"), "0-1-8,0-2-10", core.Incomparable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
