@@ -51,6 +51,7 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 	if err != nil && c.mayRetry(ctx, st) {
 		if retry := c.retryFor(h, err); retry != core.RetryNone {
 			h, err = c.again(ctx, st, query, h, retry, err, op)
+			err = final(err)
 		}
 	}
 	if h != nil {

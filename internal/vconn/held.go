@@ -57,7 +57,7 @@ func (c *Conn) attach(ctx context.Context, h *held, pool *Pool) error {
 	p := c.getting.p
 	c.getting = getting{}
 	if err != nil {
-		return unopened(err)
+		return final(err)
 	}
 	*h = held{sc: sc, p: p, node: pool.cfg.Index, fresh: !p.used}
 	p.used = true
@@ -65,14 +65,21 @@ func (c *Conn) attach(ctx context.Context, h *held, pool *Pool) error {
 	return nil
 }
 
-// unopened is why there is no connection. It does not match driver.ErrBadConn: the pool has tried again already, and database/sql
-// would run the whole statement again.
-func unopened(err error) error {
+// final is an error after which database/sql does not run the statement again, as it does after driver.ErrBadConn: what could
+// be tried again was.
+func final(err error) error {
 	if errors.Is(err, driver.ErrBadConn) {
-		return fmt.Errorf("open a connection: %s", err)
+		return finalError{err}
 	}
 	return err
 }
+
+// finalError says what its error says, and matches what it matches but for driver.ErrBadConn.
+type finalError struct{ error }
+
+func (e finalError) Is(target error) bool { return target != driver.ErrBadConn && errors.Is(e.error, target) } //nolint:errorlint // as errors.Is does
+
+func (e finalError) As(target any) bool { return errors.As(e.error, target) }
 
 // release gives a connection back to its pool, or closes it.
 func (c *Conn) release(h *held) {

@@ -57,6 +57,7 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	if err != nil && c.mayRetry(ctx, &st) {
 		if retry := c.retryFor(h, err); retry != core.RetryNone {
 			h, err = c.again(ctx, &st, "", h, retry, err, begin)
+			err = final(err)
 		}
 	}
 	if h != nil {
