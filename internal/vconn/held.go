@@ -77,7 +77,9 @@ func final(err error) error {
 // finalError says what its error says, and matches what it matches but for driver.ErrBadConn.
 type finalError struct{ error }
 
-func (e finalError) Is(target error) bool { return target != driver.ErrBadConn && errors.Is(e.error, target) } //nolint:errorlint // as errors.Is does
+func (e finalError) Is(target error) bool {
+	return target != driver.ErrBadConn && errors.Is(e.error, target)
+} //nolint:errorlint // as errors.Is does
 
 func (e finalError) As(target any) bool { return errors.As(e.error, target) }
 
