@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -162,6 +164,10 @@ func (n *MySQLNode) exec(ctx context.Context, database string, texts ...string) 
 				return err
 			}
 		}
+		if slices.ContainsFunc(texts, changesSession) {
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // which closes it
+			return nil
+		}
 		// A transaction that is still open is not left for the next call.
 		_, err := conn.ExecContext(ctx, "ROLLBACK")
 		return err
@@ -170,6 +176,12 @@ func (n *MySQLNode) exec(ctx context.Context, database string, texts ...string) 
 		return n.failed("running a statement on", err)
 	}
 	return nil
+}
+
+// changesSession reports that a text may set something for its session, which the driver does not undo.
+func changesSession(text string) bool {
+	text = strings.ToUpper(text)
+	return strings.Contains(text, "SET ") && !strings.HasPrefix(text, "SET GLOBAL ")
 }
 
 // QueryValue runs a query as Exec does and returns the first column of its first row as text, "" when that is NULL.

@@ -450,3 +450,17 @@ func TestMissingMySQLIsSaidAloud(t *testing.T) {
 	require.Empty(t, s.skipped)
 	require.Contains(t, s.fatal, "no database server")
 }
+
+// What a call has set for its session is not there for the next one.
+func TestMySQLSessionSettingsDoNotLast(t *testing.T) {
+	c := dbtest.StartMariaDBT(t, dbtest.MySQLOptions{})
+	ctx := t.Context()
+	for _, text := range []string{"SET SESSION sql_log_bin = 0", "SET @a = 1", "DO 1; SET sql_log_bin = 0"} {
+		require.NoError(t, c.Primary().Exec(ctx, text))
+		for range 3 {
+			value, err := c.Primary().QueryValue(ctx, "SELECT CONCAT(@@SESSION.sql_log_bin + 0, IFNULL(@a, ''))")
+			require.NoError(t, err)
+			require.Equal(t, "1", value, text)
+		}
+	}
+}
