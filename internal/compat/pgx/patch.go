@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/readroute/readroute/internal/compat/suite"
 )
@@ -47,6 +48,12 @@ var oneCheckout = []string{
 	"TestConnQueryRowConstraintErrors",
 	"TestRowsColumnTypeLength",
 }
+
+// ownConnection lists the tests that look at what is on the connection that
+// their statements have run on: prepared statements, the log of its config. With
+// a session the statements and the look go to two servers, or not, as replay has
+// come just so far; so these have none.
+var ownConnection = []string{"TestConnMultiplePrepareAndDeallocate", "TestRegisterConnConfig"}
 
 // Two tests look at sockets through the settings and the statistics of the
 // pool, which on the routed pool are those of virtual connections.
@@ -176,7 +183,7 @@ func (p *patch) visitCall(n *ast.CallExpr) {
 		p.edits.Replace(n.Pos(), n.Lparen+1, "openRoutedName(t, ")
 	case suite.IsSelector(n.Fun, "context", "Background"):
 		p.found.background++
-		p.edits.Replace(n.Pos(), n.End(), "routedContext()")
+		p.edits.Replace(n.Pos(), n.End(), p.context("routedContext()"))
 	case suite.IsSelector(n.Fun, "require", "EqualValues"):
 		p.visitSocketCount(n)
 	default:
@@ -223,5 +230,13 @@ func (p *patch) visitStatement(n *ast.CallExpr) {
 	if len(n.Args) > 0 {
 		form += ", "
 	}
-	p.edits.Replace(sel.Sel.Pos(), n.Lparen+1, form)
+	p.edits.Replace(sel.Sel.Pos(), n.Lparen+1, p.context(form))
+}
+
+// context is a text with the context of the test that is visited.
+func (p *patch) context(text string) string {
+	if slices.Contains(ownConnection, p.test) {
+		return strings.Replace(text, "routedContext()", "ownContext()", 1)
+	}
+	return text
 }
