@@ -119,6 +119,23 @@ func TestGTIDNetInReadOnlyTransactions(t *testing.T) {
 			{"COMMIT", "BEGIN", insert, "COMMIT"},
 			{"CALL put_" + table + "(1, 0)"},
 			{"SELECT * FROM " + table + " FOR UPDATE"},
+			{"START TRANSACTION READ WRITE", insert, "COMMIT", insert},
+			{"SET SESSION TRANSACTION READ WRITE", "COMMIT", insert},
+			{"SET SESSION transaction_read_only = 0, tx_read_only = 0", "COMMIT", insert},
+			{"SET SESSION transaction_read_only = 0", "COMMIT", insert},
+			{"SET SESSION tx_read_only = 0", "COMMIT", insert},
+			{"COMMIT", "SET TRANSACTION READ WRITE", insert},
+			{"SET autocommit = 0", "COMMIT", insert},
+			{"PREPARE p FROM 'START TRANSACTION READ WRITE'", "EXECUTE p", insert, "COMMIT", insert},
+			{"EXECUTE IMMEDIATE 'START TRANSACTION READ WRITE'", insert, "COMMIT", insert},
+			{"SET STATEMENT tx_read_only = 0 FOR " + insert, insert},
+			{"COMMIT", "SET STATEMENT tx_read_only = 0 FOR " + insert, insert},
+			{"BEGIN NOT ATOMIC COMMIT; START TRANSACTION READ WRITE; " + insert + "; COMMIT; END", insert},
+			{"SAVEPOINT s", "SET @v = 1", "SELECT @v", insert, "ROLLBACK TO SAVEPOINT s", insert},
+			{"ANALYZE TABLE " + table},
+			{"FLUSH TABLES"},
+			{"SET GLOBAL max_connections = 200"},
+			{"LOCK TABLES " + table + " WRITE", insert},
 		} {
 			ctx := sessionContext(t)
 			tx, err := db.BeginTx(ctx, readOnly)

@@ -41,6 +41,12 @@ func (w wire) Broken() bool {
 	return ok && !v.IsValid()
 }
 
+// Tells reports that Broken is more than a guess.
+func (w wire) Tells() bool {
+	_, ok := w.conn.(driver.Validator)
+	return ok || w.socket != nil
+}
+
 // HungUp costs a system call. Without a known socket it is false.
 func (w wire) HungUp() bool { return w.socket != nil && !w.socket.closed() && hungUp(w.socket.Conn) }
 

@@ -82,6 +82,12 @@ func (w driverWire) Broken() bool {
 	return ok && !v.IsValid()
 }
 
+// Tells reports that Broken is more than a guess.
+func (w driverWire) Tells() bool {
+	_, ok := w.conn.(driver.Validator)
+	return ok
+}
+
 // HungUp cannot tell.
 func (w driverWire) HungUp() bool { return false }
 

@@ -100,6 +100,15 @@ func (p *physical) IsValid() bool {
 // and whatever happens to it meanwhile may as well happen a moment later, when nothing can be known in advance.
 const shortRest = time.Millisecond
 
+// inStep reports that the connection is known to have answered, and to be where the next statement can follow. A driver that hides
+// driver.Validator cannot say so of a connection that has failed.
+func (p *physical) inStep() bool {
+	if t, ok := p.wire.(interface{ Tells() bool }); ok && !t.Tells() {
+		return false
+	}
+	return !p.wire.Broken()
+}
+
 // gone reports that the server has ended the connection while it lay idle in its pool.
 func (p *physical) gone() bool { return time.Since(p.left) >= shortRest && p.wire.HungUp() }
 

@@ -29,7 +29,7 @@ func (c *Conn) place(ctx context.Context, st *sqlclass.Statement, retry core.Ret
 		*d = router.Decided{
 			Node: h.node, Role: c.tx.role, Reason: core.ReasonTx, Class: core.Class(st.Class), Shadow: c.tx.shadow,
 		}
-		if h == &c.replica && onlyOnPrimary(st) {
+		if h == &c.replica && (onlyOnPrimary(st) || !c.staysReadOnly(st, h)) {
 			return nil, c.refuse(ctx, fmt.Errorf("%w: %s says something else on replica %q, where this read-only transaction is",
 				ErrNeedsPrimary, st.Token, h.p.pool.cfg.Name))
 		}
@@ -86,6 +86,24 @@ var ErrNeedsPrimary = errors.New("readroute: the statement needs the primary: be
 // that node knows of, the state of a sequence, a place in the primary's log.
 func onlyOnPrimary(st *sqlclass.Statement) bool {
 	return st.Class == sqlclass.Unknown && !st.MayWrite || st.Class == sqlclass.SessionState && strings.Contains(st.Token, "advisory")
+}
+
+// staysReadOnly reports that a statement cannot take a read-only transaction's connection out of it, where the driver does not
+// tell whether it is still in one: on MySQL and MariaDB a text, or a routine, may commit and begin another that writes, which
+// nothing but the session's own setting forbids, and that can be set. Savepoints and user variables do no such thing.
+func (c *Conn) staysReadOnly(st *sqlclass.Statement, h *held) bool {
+	if _, known := h.p.wire.InTx(); known {
+		return true
+	}
+	switch {
+	case st.EndsTx || st.MayEndTx || st.BeginsTx || st.Multi && st.Class != sqlclass.Read:
+		return false
+	case st.Class == sqlclass.Read, st.Class == sqlclass.TxControl:
+		return true
+	case st.Class == sqlclass.Write:
+		return st.CommitsOnError // a change of rows, which the server refuses; SET GLOBAL is none
+	}
+	return strings.HasPrefix(st.Token, "@") && !strings.HasPrefix(st.Token, "@@")
 }
 
 // refuse reports that the current statement runs nowhere.

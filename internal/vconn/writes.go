@@ -111,7 +111,7 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 		if st.CommitsOnError {
 			c.wrote(c.writers(ctx), h)
 		}
-	case !h.p.wire.Broken():
+	case h.p.inStep():
 		// Not the server's answer, and yet the connection is in step: a capture from now on covers whatever was done.
 		c.wrote(c.writers(ctx), h)
 	default:
@@ -261,7 +261,7 @@ func (c *Conn) txEnded(list []*core.Session, wrote bool, h *held, err error) err
 	case err == nil:
 		c.wrote(list, h)
 	case c.nothingSent(err), c.cluster.Engine.Refused(err):
-	case !h.p.wire.Broken():
+	case h.p.inStep():
 		c.wrote(list, h)
 	default:
 		c.unknown(list, h)
