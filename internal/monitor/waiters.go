@@ -1,9 +1,12 @@
 package monitor
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/readroute/readroute/internal/core"
@@ -18,11 +21,14 @@ type waiter struct {
 	group  *group // nil when target says it all
 	nodes  uint64
 	ready  chan struct{}
-	index  int // in the heap; -1 when it is not there
+	index  int    // in the heap; -1 when it is not there
+	number uint64 // in a group: who came first
 }
 
 // group is the waiters for one position that no number can stand for: each poll compares it once, however many there are.
+// Who came first is let go first, as from the heap.
 type group struct {
+	number    uint64
 	positions []core.Position
 	waiters   map[*waiter]struct{}
 }
@@ -33,6 +39,7 @@ type waiters struct {
 	heap   heapOfWaiters
 	groups map[core.Position]*group
 	inSets int // how many are in groups
+	came   uint64
 }
 
 type heapOfWaiters []*waiter
@@ -84,13 +91,14 @@ func (w *waiters) add(e *waiter, positions []core.Position) {
 		p.LSN = 0 // a measure of whoever told it, and no part of what is waited for
 		g := w.groups[p]
 		if g == nil {
-			g = &group{positions: positions, waiters: make(map[*waiter]struct{})}
+			g = &group{number: w.came, positions: positions, waiters: make(map[*waiter]struct{})}
 			if w.groups == nil {
 				w.groups = make(map[core.Position]*group)
 			}
 			w.groups[p] = g
 		}
-		g.waiters[e], e.group = struct{}{}, g
+		g.waiters[e], e.group, e.number = struct{}{}, g, w.came
+		w.came++
 		w.inSets++
 		return // of another kind, the rest cannot be shown with it
 	}
@@ -146,27 +154,42 @@ func (w *waiters) wake(i int, replayed core.LSN, shows func(sets []core.Position
 	for _, e := range others {
 		heap.Push(&w.heap, e)
 	}
-	for _, g := range w.groups {
+	for _, g := range w.inOrder() {
 		woken += w.wakeGroup(g, i, shows)
 	}
 	return woken
+}
+
+// inOrder are the groups, the one that came first at first.
+func (w *waiters) inOrder() []*group {
+	if len(w.groups) == 0 {
+		return nil
+	}
+	return slices.SortedFunc(maps.Values(w.groups), func(a, b *group) int { return cmp.Compare(a.number, b.number) })
 }
 
 func (w *waiters) wakeGroup(g *group, i int, shows func(sets []core.Position) bool) int {
 	if !shows(g.positions) {
 		return 0
 	}
-	woken := 0
+	var woken []*waiter
 	for e := range g.waiters {
 		if e.nodes&(1<<i) != 0 {
 			delete(g.waiters, e)
-			close(e.ready)
-			woken++
+			woken = append(woken, e)
 		}
 	}
-	w.inSets -= woken
+	letGo(woken)
+	w.inSets -= len(woken)
 	w.forget(g)
-	return woken
+	return len(woken)
+}
+
+func letGo(list []*waiter) {
+	slices.SortFunc(list, func(a, b *waiter) int { return cmp.Compare(a.number, b.number) })
+	for _, e := range list {
+		close(e.ready)
+	}
 }
 
 // wakeAll lets go of everyone: a role or a health has changed.
@@ -177,10 +200,8 @@ func (w *waiters) wakeAll() {
 	}
 	clear(w.heap)
 	w.heap = w.heap[:0]
-	for _, g := range w.groups {
-		for e := range g.waiters {
-			close(e.ready)
-		}
+	for _, g := range w.inOrder() {
+		letGo(slices.Collect(maps.Keys(g.waiters)))
 		clear(g.waiters)
 	}
 	clear(w.groups)
