@@ -103,7 +103,11 @@ func (r *Router) catchUp(ctx context.Context, session *core.Session) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CaptureTimeout)
 	defer cancel()
 	var waiting []string
-	for try := 0; ; try++ {
+	marked := r.marked()
+	if marked && r.catchUpMarkers(ctx, session, began) {
+		return
+	}
+	for try := 0; !marked; try++ {
 		c := r.Captures.JoinCommitting()
 		if c.Wait(ctx) != nil {
 			break

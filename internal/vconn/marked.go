@@ -42,6 +42,8 @@ type mark struct {
 	tried     bool // to move it: a server may hold its lock
 	moved     bool
 	committed bool
+	// loose: a text has run since that may have committed what is before it.
+	loose bool
 }
 
 // lease takes a mark for a transaction that begins on h. It is held from before the transaction sees anything, so that nobody
@@ -124,7 +126,7 @@ var errMarkedRows = errors.New("readroute: a write on this connection still hand
 // commitMarked is Commit of a transaction that has a mark.
 func (t *Tx) commitMarked() error {
 	c, m := t.c, t.c.mark
-	if c.writes.wrote && !c.implicit {
+	if c.writes.wrote && !m.loose {
 		if err := c.move(t.ctx, t.h, m); err != nil && !c.cluster.Marking.Aborted(err) {
 			node := t.h.p.pool.cfg.Name // before the connection is given up
 			return errors.Join(fmt.Errorf("readroute: commit on node %q: move the marker: %w; the transaction is rolled back", node, err), t.Rollback())
@@ -143,6 +145,9 @@ func (c *Conn) executeMarked(ctx context.Context, st *sqlclass.Statement, query 
 		c.cluster.Router.Report(ctx, &c.decided)
 		return true, errMarkedRows
 	case c.tx != nil || c.marked != nil:
+		if c.mark != nil && (st.EndsTx || st.MayEndTx) {
+			c.mark.loose = true
+		}
 		return false, nil
 	case c.rawTx || st.BeginsTx:
 		return true, c.executeRawTx(ctx, st, query, h, rows, op)
@@ -155,7 +160,7 @@ func (c *Conn) executeMarked(ctx context.Context, st *sqlclass.Statement, query 
 
 // executeRawTx runs a statement that begins a transaction by text, or is in one.
 func (c *Conn) executeRawTx(ctx context.Context, st *sqlclass.Statement, query string, h *held, rows bool, op func(*physical) error) error {
-	if m := c.mark; m != nil && !m.moved && st.EndsTx && c.writes.wrote && !c.implicit && !st.Multi && !rollsBack(st) {
+	if m := c.mark; m != nil && !m.moved && !m.loose && st.EndsTx && c.writes.wrote && !st.Multi && !st.MayWrite && !rollsBack(st) {
 		if err := c.move(ctx, h, m); err != nil && !c.cluster.Marking.Aborted(err) {
 			c.cluster.Router.Report(ctx, &c.decided)
 			return fmt.Errorf("readroute: commit on node %q: move the marker: %w", h.p.pool.cfg.Name, err)
@@ -166,6 +171,9 @@ func (c *Conn) executeRawTx(ctx context.Context, st *sqlclass.Statement, query s
 	if err == driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
 		c.skip = &skipped{h, query, c.decided}
 		return err
+	}
+	if c.mark != nil && st.MayEndTx {
+		c.mark.loose = true
 	}
 	if c.mark != nil && st.EndsTx {
 		c.mark.committed = c.mark.moved && err == nil

@@ -74,7 +74,8 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 	}
 	if c.tx != nil || c.rawTx {
 		c.inTx(ctx, st)
-		ends := st.EndsTx || st.MayEndTx
+		begun := c.rawTx && !before && st.BeginsTx && !st.Multi // it had nothing to end
+		ends := (st.EndsTx || st.MayEndTx) && !begun
 		if ends && (err == nil || !c.nothingSent(err)) {
 			c.implicit = true
 		}

@@ -1,0 +1,2 @@
+// Package private makes fleets of private servers that internal/dbtest starts.
+package private
