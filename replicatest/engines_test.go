@@ -3,11 +3,14 @@ package replicatest_test
 import (
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	native "github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
 	"github.com/readroute/readroute"
@@ -16,6 +19,9 @@ import (
 	"github.com/readroute/readroute/replicatest/mysql"
 	"github.com/readroute/readroute/replicatest/postgres"
 )
+
+// The driver logs every connection that a test breaks.
+func init() { _ = native.SetLogger(log.New(io.Discard, "", 0)) }
 
 // engine is a kind of servers with a kind of positions.
 type engine struct {
