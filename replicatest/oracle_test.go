@@ -25,6 +25,14 @@ var pieces = []string{
 	" CASE WHEN 1 THEN 2 END", " CAST(a AS int)", " OVER (ORDER BY a)", " LIMIT 1", " RETURNING a", " BEGIN ", " END", " COMMIT", "\x00", "\u00a0", "\ufeff", "é",
 }
 
+// traps are texts that another dialect would read as one harmless statement.
+var traps = []string{
+	"SELECT $a$; DELETE FROM t; SELECT $a$", "SELECT E'\\'; DELETE FROM t --'", "SELECT '\\'; DELETE FROM t --'", "SELECT 1 /* /* */; DELETE FROM t -- */",
+	"SELECT $x('); DELETE FROM t; --')", "SELECT @abs('); DELETE FROM t; --')", "SELECT :abs('); DELETE FROM t; --')", "SELECT [']; DELETE FROM t --']",
+	"SELECT `a``; DELETE FROM t; SELECT `b`", "SELECT \"a\"\"; DELETE FROM t; SELECT \"b\"", "SELECT 1 --x\r; DELETE FROM t", "SELECT 1 # '\n; DELETE FROM t",
+	"SELECT 1 /*! '*/; DELETE FROM t --'", "SELECT 1--'\n; DELETE FROM t --'", "SELECT x'41'; DELETE FROM t", "SELECT 1\x00'; DELETE FROM t --'",
+}
+
 // oracle is a database on which texts that are taken for reads are run.
 type oracle struct {
 	t    testing.TB
@@ -49,7 +57,7 @@ func newOracle(t testing.TB) *oracle {
 // state is everything that a statement could have changed.
 func (o *oracle) state() (s string) {
 	require.NoError(o.t, o.conn.QueryRowContext(context.Background(), "SELECT total_changes() || '/' || (SELECT count(*) FROM sqlite_master) || '/' ||"+
-		" (SELECT count(*) FROM sqlite_temp_master) || '/' || (SELECT user_version FROM pragma_user_version) || '/' || (SELECT sum(a) FROM t)").Scan(&s))
+		" (SELECT count(*) FROM sqlite_temp_master) || '/' || (SELECT user_version FROM pragma_user_version) || '/' || (SELECT coalesce(sum(a), 0) FROM t)").Scan(&s))
 	return s
 }
 
@@ -62,7 +70,7 @@ func (o *oracle) run(text string) (read, works bool) {
 	before := o.state()
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond) // some recursion has no end
 	defer cancel()
-	_, err := o.conn.ExecContext(ctx, text, 1, 2, 3, 4, 5, 6, 7, 8)
+	_, err := o.conn.ExecContext(ctx, text, 1, 2, 3, 4, 5, 6, 7, 8, sql.Named("a", 1), sql.Named("a$", 1), sql.Named("x", 1), sql.Named("x(')", 1), sql.Named("abs(')", 1))
 	if after := o.state(); after != before {
 		o.t.Fatalf("%q is taken for a read, and changes %s into %s", text, before, after)
 	}
@@ -77,6 +85,9 @@ func (o *oracle) run(text string) (read, works bool) {
 func TestOracleSQLite(t *testing.T) {
 	t.Parallel()
 	o := newOracle(t)
+	for _, text := range traps {
+		o.run(text)
+	}
 	reads, works := 0, 0
 	for range 5000 {
 		var b strings.Builder
