@@ -37,5 +37,5 @@ lint: ## gofmt, go vet and, where it is installed, golangci-lint
 	$(call each,go vet ./...)
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; else echo "golangci-lint: not installed, not run"; fi
 
-quickstart: ## a real cluster on this machine: stale reads without the library, none with it
-	@go run ./examples/quickstart
+quickstart: ## a primary and two replicas in one process: stale reads without the library, none with it
+	@cd examples/quickstart && go run .

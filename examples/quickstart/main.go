@@ -1,11 +1,13 @@
-// Quickstart shows a stale read happen without readroute and not happen with it, on a real cluster that it starts for
-// itself: a primary and two replicas, one of which is always late while the other stops for a while.
+// Quickstart shows a stale read happen without readroute and not happen with it: on a primary and two replicas, one of which is
+// always late while the other stops for a while.
 //
 //	go run ./examples/quickstart
+//	go run ./examples/quickstart -engine postgres
 //	go run ./examples/quickstart -engine mysql
 //	go run ./examples/quickstart -engine mariadb
 //
-// It needs the server's programs (initdb and postgres; mysqld; mariadbd), no running server, and ends by itself.
+// The first one needs nothing but Go: its servers are databases of SQLite in the process. The others start servers of their own, and need
+// the programs of these (initdb and postgres; mysqld; mariadbd), and no server that runs. Each ends by itself.
 package main
 
 import (
@@ -22,20 +24,19 @@ import (
 	"time"
 
 	"github.com/readroute/readroute"
+	"github.com/readroute/readroute/replicatest"
 )
 
 const (
 	users     = 48
-	each      = 2400 * time.Millisecond // how long each way of reading is watched
-	waitLimit = 100 * time.Millisecond  // how long a read may wait for a replica
-	tooShort  = 50 * time.Millisecond   // a sticky window that is shorter than the lag
-	longest   = 2 * time.Second         // one that is longer than any lag of this run
-	timeLimit = 18 * time.Second        // for everything
+	waitLimit = 100 * time.Millisecond // how long a read may wait for a replica
+	tooShort  = 50 * time.Millisecond  // a sticky window that is shorter than the lag
+	longest   = 2 * time.Second        // one that is longer than any lag of this run
 )
 
 func main() {
 	names := strings.Join(slices.Sorted(maps.Keys(engines)), ", ")
-	name := flag.String("engine", "postgres", "the kind of servers: "+names)
+	name := flag.String("engine", "sqlite", "the kind of servers: "+names)
 	flag.Parse()
 	e, ok := engines[*name]
 	if !ok {
@@ -43,7 +44,7 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, os.Stdout, e, each)
+	err := run(ctx, os.Stdout, e)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -51,20 +52,18 @@ func main() {
 	}
 }
 
-// run starts the cluster, lets the users read in four ways, and prints what they saw.
-func run(ctx context.Context, out io.Writer, e engine, each time.Duration) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, timeLimit)
+// run makes the cluster, lets the users read in four ways, and prints what they saw.
+func run(ctx context.Context, out io.Writer, e engine) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, e.deadline)
 	defer cancel()
-	c, err := e.start(ctx, e)
+	servers, err := e.start(ctx, replicatest.Options{Schema: schema()})
 	if err != nil {
 		return err // it says what to install when there is no server
 	}
-	defer func() { err = errors.Join(err, c.close()) }()
-	if err := prepare(ctx, c); err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, servers.Close()) }()
+	c := &cluster{servers, e}
 	fmt.Fprintf(out, "%s %s: primary a, replica b %v late, replica c stopped for %v of each run of %v\n",
-		c.name, c.version, c.applyLag, each/3, each)
+		c.Engine(), c.Version(), e.lag, e.each/3, e.each)
 	fmt.Fprintf(out, "%d users look at a form of theirs, half of them save it now and then; a read is stale when it shows\n"+
 		"less than its own user has saved\n\n", users)
 
@@ -84,7 +83,7 @@ func run(ctx context.Context, out io.Writer, e engine, each time.Duration) (err 
 		if err != nil {
 			return fmt.Errorf("%s: %w", choice.name, err)
 		}
-		seen, err = watch(ctx, c, w.db, each)
+		seen, err = watch(ctx, c, w.db)
 		if err = errors.Join(err, w.close()); err != nil {
 			return fmt.Errorf("%s: %w", choice.name, err)
 		}
@@ -98,14 +97,14 @@ func run(ctx context.Context, out io.Writer, e engine, each time.Duration) (err 
 	return nil
 }
 
-// prepare makes a form for every user.
-func prepare(ctx context.Context, c *cluster) error {
+// schema makes a form for every user.
+func schema() []string {
 	rows := make([]string, users)
 	for i := range rows {
 		rows[i] = fmt.Sprintf("(%d, 0)", i+1)
 	}
-	return c.nodes[0].Exec(ctx, append([]string{
+	return []string{
 		"CREATE TABLE form (user_id int PRIMARY KEY, revision int NOT NULL)",
 		"INSERT INTO form VALUES " + strings.Join(rows, ", "),
-	}, c.also...)...)
+	}
 }

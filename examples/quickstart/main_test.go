@@ -8,19 +8,23 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/readroute/readroute/internal/dbtest"
+	"github.com/readroute/readroute/replicatest/mysql"
+	"github.com/readroute/readroute/replicatest/postgres"
 )
 
 func TestEveryWayIsWatchedAndReadrouteIsNeverStale(t *testing.T) {
 	for name, e := range engines {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			var out strings.Builder
-			err := run(t.Context(), &out, e, 1500*time.Millisecond)
-			if name == "mysql" && errors.Is(err, dbtest.ErrNoServer) {
+			e.each = min(e.each, 1500*time.Millisecond)
+			began := time.Now()
+			err := run(t.Context(), &out, e)
+			if name == "mysql" && errors.Is(err, mysql.ErrNoServer) {
 				t.Skipf("MySQL NOT TESTED: %v", err)
 			}
 			require.NoError(t, err, "%s", &out)
-			t.Log("\n" + out.String())
+			t.Logf("%v\n%s", time.Since(began), &out)
 			stale := map[string]string{}
 			for line := range strings.Lines(out.String()) {
 				if f := strings.Fields(line); strings.HasSuffix(strings.TrimSpace(line), "%") && len(f) >= 5 {
@@ -35,10 +39,10 @@ func TestEveryWayIsWatchedAndReadrouteIsNeverStale(t *testing.T) {
 }
 
 func TestMissingPostgreSQLIsOneLine(t *testing.T) {
-	t.Setenv(dbtest.PostgresBinEnv, t.TempDir())
+	t.Setenv("READROUTE_PGBIN", t.TempDir())
 	var out strings.Builder
-	err := run(t.Context(), &out, engines["postgres"], time.Millisecond)
-	require.ErrorIs(t, err, dbtest.ErrNoServer)
+	err := run(t.Context(), &out, engines["postgres"])
+	require.ErrorIs(t, err, postgres.ErrNoServer)
 	require.NotContains(t, err.Error(), "\n")
 	require.Empty(t, out.String())
 }

@@ -21,16 +21,13 @@ type views struct {
 }
 
 // watch lets the users use db for a while. Replica c stops for the middle third of it.
-func watch(ctx context.Context, c *cluster, db database, each time.Duration) (views, error) {
+func watch(ctx context.Context, c *cluster, db database) (views, error) {
 	var total views
-	if err := c.nodes[0].Exec(ctx, "UPDATE form SET revision = 0"); err != nil {
+	late, stopping := c.Replica(0), c.Replica(1)
+	if err := errors.Join(late.SetLag(ctx, 0), c.Exec(ctx, "UPDATE form SET revision = 0"), late.SetLag(ctx, c.lag)); err != nil {
 		return total, err
 	}
-	late := c.nodes[1]
-	if err := errors.Join(late.SetApplyDelay(ctx, 0), c.caught(ctx), late.SetApplyDelay(ctx, c.applyLag)); err != nil {
-		return total, err
-	}
-	end := time.Now().Add(each)
+	end := time.Now().Add(c.each)
 	var mu sync.Mutex
 	var failed error // the first that happens
 	var all sync.WaitGroup
@@ -47,10 +44,10 @@ func watch(ctx context.Context, c *cluster, db database, each time.Duration) (vi
 			total.stale += seen.stale
 		})
 	}
-	sleep(ctx, each/3)
-	paused := c.nodes[2].PauseReplay(ctx)
-	sleep(ctx, each/3)
-	resumed := c.nodes[2].ResumeReplay(ctx)
+	sleep(ctx, c.each/3)
+	paused := stopping.Pause(ctx)
+	sleep(ctx, c.each/3)
+	resumed := stopping.Resume(ctx)
 	all.Wait()
 	if ctx.Err() != nil {
 		return total, ctx.Err()

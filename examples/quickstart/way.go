@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"sync/atomic"
 
 	"github.com/readroute/readroute"
@@ -28,26 +27,15 @@ type opener func(context.Context, *cluster) (*way, error)
 func routed(strategy readroute.Strategy) opener {
 	return func(ctx context.Context, c *cluster) (*way, error) {
 		seen := newRoutes()
-		config := readroute.Config{
-			Primary:  c.node(0),
-			Replicas: []readroute.Node{c.node(1), c.node(2)},
-			Strategy: strategy,
-			Hooks:    readroute.Hooks{Decision: seen.note},
-		}
-		db, err := readroute.Open(config)
+		db, err := c.Open(ctx, func(config *readroute.Config) {
+			config.Strategy = strategy
+			config.Hooks.Decision = seen.note
+		})
 		if err != nil {
 			return nil, err
 		}
-		if err := db.WaitReady(ctx); err != nil {
-			return nil, errors.Join(err, db.Close())
-		}
 		return &way{db: db, close: db.Close, routes: seen}, nil
 	}
-}
-
-func (c *cluster) node(i int) readroute.Node {
-	n := c.nodes[i]
-	return readroute.Node{Name: n.Name(), Connector: c.connector(n.AppDSN())}
 }
 
 // roundRobin is what people write first: writes go to the primary, reads to one replica after the other.
@@ -58,23 +46,12 @@ type roundRobin struct {
 }
 
 func openRoundRobin(_ context.Context, c *cluster) (*way, error) {
-	var pools []*sql.DB
-	for _, n := range c.nodes {
-		pool, err := sql.Open(c.driver, n.AppDSN())
-		if err != nil {
-			return nil, err
-		}
-		pool.SetMaxIdleConns(readroute.DefaultMaxIdleConns)
-		pools = append(pools, pool)
+	r := &roundRobin{}
+	for _, n := range c.Nodes() {
+		r.replicas = append(r.replicas, n.DB())
 	}
-	closeAll := func() error {
-		var errs []error
-		for _, pool := range pools {
-			errs = append(errs, pool.Close())
-		}
-		return errors.Join(errs...)
-	}
-	return &way{db: &roundRobin{primary: pools[0], replicas: pools[1:]}, close: closeAll}, nil
+	r.primary, r.replicas = r.replicas[0], r.replicas[1:]
+	return &way{db: r, close: func() error { return nil }}, nil
 }
 
 func (r *roundRobin) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {

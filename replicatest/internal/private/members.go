@@ -2,12 +2,14 @@ package private
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/readroute/readroute"
 	"github.com/readroute/readroute/internal/dbtest"
 	"github.com/readroute/readroute/replicatest/internal/fleet"
 )
@@ -65,6 +67,15 @@ func (m *members) follows(name string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return !m.left[name]
+}
+
+// openPool opens a pool that keeps as many idle connections as a routed one does.
+func openPool(driver, dsn string) (*sql.DB, error) {
+	db, err := sql.Open(driver, dsn)
+	if err == nil {
+		db.SetMaxIdleConns(readroute.DefaultMaxIdleConns)
+	}
+	return db, err
 }
 
 func (m *members) closePools() error {

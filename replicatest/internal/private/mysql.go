@@ -46,7 +46,7 @@ func startMySQL(ctx context.Context, start func(context.Context, dbtest.MySQLOpt
 	}
 	m := &mysql{MySQLCluster: c}
 	for _, n := range c.Nodes() {
-		db, err := sql.Open("mysql", n.AppDSN())
+		db, err := openPool("mysql", n.AppDSN())
 		if err != nil {
 			return nil, errors.Join(err, m.Close())
 		}

@@ -36,7 +36,7 @@ func StartPostgres(ctx context.Context, replicas int) (fleet.Servers, error) {
 	}
 	p := &postgres{PostgresCluster: c}
 	for _, n := range c.Nodes() {
-		db, err := sql.Open("pgx", n.AppDSN())
+		db, err := openPool("pgx", n.AppDSN())
 		if err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
