@@ -32,7 +32,12 @@ func (p *scan) mysql(st *Statement) {
 func (p *scan) mysqlCommand(verb string) Statement {
 	second := p.word(p.t())
 	switch verb {
-	case "insert", "replace", "update", "delete", "load":
+	case "load":
+		if second == "index" { // INTO CACHE
+			return definition
+		}
+		return p.mysqlWrite(Statement{Class: Write, MayWrite: true, CommitsOnError: true})
+	case "insert", "replace", "update", "delete":
 		return p.mysqlWrite(Statement{Class: Write, MayWrite: true, CommitsOnError: true})
 	case "call":
 		return p.mysqlWrite(routine)
@@ -237,6 +242,8 @@ func mysqlXA(second string) Statement {
 		return Statement{Class: TxControl, EndsTx: true, MayWrite: second == "commit"}
 	case "recover":
 		return Statement{Class: TxControl}
+	case "prepare": // what follows on the connection is no part of it, on MySQL
+		return Statement{Class: TxControl, EndsTx: true, LeavesState: true}
 	}
 	return Statement{Class: TxControl, LeavesState: true}
 }

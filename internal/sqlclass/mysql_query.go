@@ -100,7 +100,12 @@ func (p *scan) mysqlPunct(st *Statement, char byte) {
 // mysqlName looks at a name for what it stands for.
 func (p *scan) mysqlName(st *Statement, t *token) {
 	if p.vocab.everyName && p.known(t).place == placeNode {
-		demote(st, Statement{Token: p.text(t)})
+		switch p.name(t) {
+		case "performance_schema", "sys", "mysql":
+			demote(st, Statement{Token: p.text(t)})
+		default: // a view of the user's, which may call a function that writes
+			unknown(st, p.text(t))
+		}
 	}
 	if p.before(0).is('.') {
 		p.mysqlQualified(st)

@@ -102,8 +102,25 @@ func (c *Conn) staysReadOnly(st *sqlclass.Statement, h *held) bool {
 		return true
 	case st.Class == sqlclass.Write:
 		return st.CommitsOnError // a change of rows, which the server refuses; SET GLOBAL is none
+	case st.DependsState && !st.LeavesState && !st.MayWrite && (strings.HasPrefix(st.Token, "@@") || strings.HasPrefix(st.Token, "SHOW")):
+		return true // it looks at the session's settings, or at the statement before it
+	case showsLast(st):
+		return true
 	}
 	return strings.HasPrefix(st.Token, "@") && !strings.HasPrefix(st.Token, "@@")
+}
+
+// showsLast reports that a statement tells what is to be said of the one before it on its connection: MySQL's and MariaDB's
+// FOUND_ROWS(), warnings and the like.
+func showsLast(st *sqlclass.Statement) bool {
+	if st.Class != sqlclass.SessionState || !st.DependsState || st.LeavesState || st.MayWrite {
+		return false
+	}
+	switch strings.ToUpper(st.Token) {
+	case "FOUND_ROWS", "ROW_COUNT", "SHOW", "SHOW WARNINGS", "SHOW ERRORS", "@@WARNING_COUNT", "@@ERROR_COUNT":
+		return true
+	}
+	return false
 }
 
 // refuse reports that the current statement runs nowhere.
@@ -145,6 +162,9 @@ func (c *Conn) ask(st *sqlclass.Statement, retry core.Retry, exclude uint64) *ro
 	}
 	if c.replica.attached() {
 		req.Replica = c.replica.node
+		if !c.primary.attached() && showsLast(st) {
+			req.Class = core.ClassRead // of a read that ran there
+		}
 	}
 	return req
 }
