@@ -1,6 +1,7 @@
 package readroute_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -25,7 +26,7 @@ func TestWhatATransactionHasCommittedOnItsWayIsAWrite(t *testing.T) {
 		t.Run(map[bool]string{true: "MariaDB", false: "MySQL"}[mariadb], func(t *testing.T) {
 			c := start(t, dbtest.MySQLOptions{Replicas: 1})
 			replica := c.Replica(0)
-			require.NoError(t, c.Primary().Exec(t.Context(), "CREATE TABLE kept (v int)",
+			require.NoError(t, c.Primary().Exec(t.Context(), "CREATE TABLE kept (v int)", "CREATE TABLE plain (v int) ENGINE=MyISAM",
 				"CREATE PROCEDURE commits() BEGIN INSERT INTO kept VALUES (1); COMMIT; END",
 				"CREATE PROCEDURE fails() BEGIN INSERT INTO kept VALUES (1); COMMIT; SIGNAL SQLSTATE '45000'; END",
 				"CREATE PROCEDURE answers() BEGIN SELECT 1; INSERT INTO kept VALUES (1); COMMIT; END"))
@@ -66,6 +67,22 @@ func TestWhatATransactionHasCommittedOnItsWayIsAWrite(t *testing.T) {
 				call(t, ctx, tx)
 				execs("EXECUTE p")(t, ctx, tx)
 			}
+			// Tables without transactions keep their rows, and a deadlock ends a transaction that database/sql thinks is open.
+			tests["Rolled back, of a table without transactions"] = execs("INSERT INTO plain VALUES (1)")
+			visible := map[string]string{"Rolled back, of a table without transactions": "SELECT COUNT(*) FROM plain"}
+			tests["Scope before autocommit"] = func(t *testing.T, ctx context.Context, _ *sql.Tx) {
+				conn, err := rr.Conn(ctx)
+				require.NoError(t, err)
+				defer conn.Close()
+				for _, text := range []string{"SET SESSION autocommit = 0", "INSERT INTO kept VALUES (1)", "", "SET @@session.`autocommit` = 1"} {
+					if text == "" {
+						_, err = readroute.SessionFrom(ctx).Token(ctx) // captured before it is committed
+					} else {
+						_, err = conn.ExecContext(ctx, text)
+					}
+					require.NoError(t, err)
+				}
+			}
 			if mariadb {
 				tests["Immediate"] = execs("EXECUTE IMMEDIATE 'CALL commits()'")
 				tests["Block"] = execs("BEGIN NOT ATOMIC INSERT INTO kept VALUES (1); COMMIT; END")
@@ -84,7 +101,7 @@ func TestWhatATransactionHasCommittedOnItsWayIsAWrite(t *testing.T) {
 					run(t, ctx, tx)
 					require.NoError(t, tx.Rollback())
 					var n int
-					require.NoError(t, rr.QueryRowContext(ctx, "SELECT COUNT(*) FROM kept").Scan(&n))
+					require.NoError(t, rr.QueryRowContext(ctx, cmp.Or(visible[name], "SELECT COUNT(*) FROM kept")).Scan(&n))
 					require.Equal(t, 1, n)
 				})
 			}

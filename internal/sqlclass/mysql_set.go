@@ -31,6 +31,9 @@ func (p *scan) mysqlSet() Statement {
 		if p.t().is(',') && p.depth == 0 {
 			started = true
 		}
+		if p.name(p.t()) == "autocommit" {
+			st.EndsTx = true // switching it on commits, whatever scope is written before it
+		}
 		p.mysqlToken(&st)
 	}
 	if p.depth != 0 {
@@ -68,8 +71,8 @@ func (p *scan) mysqlAssigned(st *Statement, global bool) bool {
 		demote(st, Statement{Class: SessionState, LeavesState: true, Token: "SET"})
 		p.advance()
 		return global
-	case p.word(p.t()) == "autocommit":
-		st.EndsTx = true // switching it on commits
+	case p.name(p.t()) == "autocommit":
+		st.EndsTx = true
 	}
 	if global && !scoped {
 		demote(st, Statement{Class: Write, MayWrite: true, Token: "SET GLOBAL"})

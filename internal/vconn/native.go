@@ -36,12 +36,12 @@ func bind(p *physical, stmt driver.Stmt, args []driver.NamedValue) ([]driver.Nam
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("sql: converting argument %s type: %w", describe(last), err)
+			return nil, notSent{fmt.Errorf("sql: converting argument %s type: %w", describe(last), err)}
 		}
 		bound = args[:len(bound)+1]
 	}
 	if want != -1 && len(bound) != want {
-		return nil, fmt.Errorf("sql: expected %d arguments, got %d", want, len(bound))
+		return nil, notSent{fmt.Errorf("sql: expected %d arguments, got %d", want, len(bound))}
 	}
 	return bound, nil
 }

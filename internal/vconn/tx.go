@@ -70,6 +70,9 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		c.followed()
 	}
 	t := &Tx{c: c, h: h, role: c.decided.Role, native: native, ctx: ctx, level: c.decided.Level, shadow: c.decided.Shadow}
+	if h == &c.primary && h.state && c.survivesRollback(h) {
+		c.wrote(c.writers(ctx), h) // SET autocommit = 0 may have left open what this has committed
+	}
 	if !c.rawTx && c.tx == nil { // else it begins nothing
 		c.writes.inTx, c.writes.wrote, c.implicit = c.writes.inTx[:0], false, false
 	}
@@ -125,7 +128,7 @@ func (t *Tx) commit() error {
 func (t *Tx) Rollback() error {
 	err := t.native.Rollback()
 	t.over()
-	if t.c.implicit && t.c.writes.wrote {
+	if t.c.writes.wrote && (t.c.implicit || t.c.survivesRollback(t.h)) {
 		t.c.wrote(t.c.writes.inTx, t.h)
 	}
 	t.c.writes.inTx, t.c.writes.wrote = nil, false

@@ -76,8 +76,8 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 		c.inTx(ctx, st)
 		begun := c.rawTx && !before && st.BeginsTx && !st.Multi // it had nothing to end
 		ends := (st.EndsTx || st.MayEndTx) && !begun
-		if ends && (err == nil || !c.nothingSent(err)) {
-			c.implicit = true
+		if ends && (err == nil || !c.nothingSent(err)) || err != nil && c.cluster.Engine.Refused(err) && c.survivesRollback(h) {
+			c.implicit = true // an error may be one that has ended the transaction, as a deadlock does
 		}
 		switch {
 		case !ends || !c.writes.wrote:
@@ -242,12 +242,19 @@ func (c *Conn) endedWithin(h *held, err error) error {
 // rawTxEnded is told that a transaction that was begun by text is over.
 func (c *Conn) rawTxEnded(ctx context.Context, st *sqlclass.Statement, h *held, err error) error {
 	list := c.sessions(ctx, c.writes.inTx)
-	wrote := c.writes.wrote && (!rollsBack(st) || c.implicit) || st.MayWrite
+	wrote := c.writes.wrote && (!rollsBack(st) || c.implicit || c.survivesRollback(h)) || st.MayWrite
 	if err != nil && !st.EndsTx && !st.Multi {
 		wrote = false // the connection is gone, and the transaction with it
 	}
 	c.writes.inTx, c.writes.wrote = nil, false
 	return c.txEnded(list, wrote, h, err)
+}
+
+// survivesRollback reports that what a transaction has written may stand after it is rolled back: MySQL and MariaDB keep the rows of
+// tables without transactions, and a deadlock ends a transaction of which database/sql's Tx goes on.
+func (c *Conn) survivesRollback(h *held) bool {
+	_, known := h.p.wire.InTx()
+	return !known
 }
 
 // rollsBack reports that a text that has ended a transaction cannot have committed it.
