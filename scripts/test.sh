@@ -9,8 +9,8 @@ export READROUTE_REQUIRE_SERVERS=1 GOWORK=off
 say() { printf '== %s\n' "$*"; }
 
 module() {
-	say "$1: go vet -race ./... && go test -race ./..."
-	(cd "$1" && go vet -race ./... && go test -race ./...)
+	say "$1: go vet -race ./... && go test -race -timeout 20m ./..."
+	(cd "$1" && go vet -race ./... && go test -race -timeout 20m ./...)
 }
 
 others() {
