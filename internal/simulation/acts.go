@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"time"
 
@@ -176,20 +177,33 @@ func (u *user) native() {
 	b, key, version := u.begins(u.ctx, 1)
 	reached := false
 	err := u.db.PrimaryRaw(b.ctx, func(conn any) error {
-		native, ok := conn.(driver.ExecerContext)
-		if !ok {
-			return driver.ErrSkip
-		}
 		reached = true
-		_, err := native.ExecContext(b.ctx, u.w.texts.insert, []driver.NamedValue{{Ordinal: 1, Value: int64(key)}, {Ordinal: 2, Value: int64(version)}})
-		return err
+		return executeNative(b.ctx, conn, u.w.texts.insert, key, version)
 	})
-	switch {
-	case err != nil && reached:
+	if err != nil && reached {
 		u.done(b, check.Unknown, err) // the driver's own word
-	default:
-		u.done(b, outcome(err), err)
+		return
 	}
+	u.done(b, outcome(err), err)
+}
+
+// executeNative runs a statement on a driver's connection, as database/sql would.
+func executeNative(ctx context.Context, conn any, text string, numbers ...int) error {
+	var args []driver.NamedValue
+	for i, n := range numbers {
+		args = append(args, driver.NamedValue{Ordinal: i + 1, Value: int64(n)})
+	}
+	if native, ok := conn.(driver.ExecerContext); ok {
+		if _, err := native.ExecContext(ctx, text, args); !errors.Is(err, driver.ErrSkip) {
+			return err
+		}
+	}
+	prepared, err := conn.(driver.ConnPrepareContext).PrepareContext(ctx, text)
+	if err != nil {
+		return err
+	}
+	_, err = prepared.(driver.StmtExecContext).ExecContext(ctx, args)
+	return errors.Join(err, prepared.Close())
 }
 
 // token leaves a token for others.

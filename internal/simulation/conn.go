@@ -131,8 +131,26 @@ func (t *tx) Rollback() error {
 	return err
 }
 
+// skips reports that the driver has a statement prepared first, as go-sql-driver/mysql does with arguments.
+func (k *conn) skips(args []driver.NamedValue) error {
+	switch {
+	case !k.net.prepares || len(args) == 0:
+		return nil
+	case k.broken:
+		return driver.ErrBadConn
+	}
+	return driver.ErrSkip
+}
+
 // ExecContext implements driver.ExecerContext.
 func (k *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if err := k.skips(args); err != nil {
+		return nil, err
+	}
+	return k.exec(ctx, query, args)
+}
+
+func (k *conn) exec(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	_, err := k.ask(ctx, k.net.c.parse(ctx, query, args))
 	if err != nil {
 		return nil, err
@@ -142,6 +160,13 @@ func (k *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 
 // QueryContext implements driver.QueryerContext. The row of a write comes before its commit.
 func (k *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if err := k.skips(args); err != nil {
+		return nil, err
+	}
+	return k.query(ctx, query, args)
+}
+
+func (k *conn) query(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	st := k.net.c.parse(ctx, query, args)
 	if st.kind == insert && k.tx == nil {
 		st.returns = make(chan error, 1)
@@ -167,8 +192,8 @@ func (k *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 }
 
 type stmt struct {
-	k     *conn
-	query string
+	k    *conn
+	text string
 }
 
 // Close implements driver.Stmt.
@@ -190,10 +215,10 @@ func (s *stmt) Query([]driver.Value) (driver.Rows, error) { return nil, driver.E
 
 // ExecContext implements driver.StmtExecContext.
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	return s.k.ExecContext(ctx, s.query, args)
+	return s.k.exec(ctx, s.text, args)
 }
 
 // QueryContext implements driver.StmtQueryContext.
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	return s.k.QueryContext(ctx, s.query, args)
+	return s.k.query(ctx, s.text, args)
 }

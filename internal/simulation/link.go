@@ -26,6 +26,8 @@ type network struct {
 	loses  float64       // how many answers are lost, with their connections
 	conns  []*conn
 	opened uint64 // connections for no operation
+	// prepares: the driver runs no text that has arguments, but wants it prepared.
+	prepares bool
 }
 
 func newNetwork(c *cluster, to *endpoint, seed uint64) *network {

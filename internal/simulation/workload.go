@@ -39,6 +39,9 @@ type Workload struct {
 	mailbox []letter
 }
 
+// CreateTable is the statement that makes the table that a workload needs.
+func (e Engine) CreateTable() string { return textsOf(e).create }
+
 // letter is a token that a session has left for others.
 type letter struct {
 	token readroute.Token

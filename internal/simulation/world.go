@@ -47,6 +47,7 @@ func (w *world) nodes(seed uint64) []readroute.Node {
 	var nodes []readroute.Node
 	for i, e := range w.endpoints {
 		n := newNetwork(w.c, e, seed+uint64(i))
+		n.prepares = seed>>8%3 == 0 && !e.pooled // a pooler knows no prepared statement
 		w.networks = append(w.networks, n)
 		node := readroute.Node{Name: e.name, Connector: connectorFor(n), Pooled: e.pooled}
 		node.SharedEndpoint = w.layout == Shared && i == 1 && seed%2 == 0 // else it is found out
