@@ -251,10 +251,10 @@ func (c *Conn) rawTxEnded(ctx context.Context, st *sqlclass.Statement, h *held, 
 }
 
 // survivesRollback reports that what a transaction has written may stand after it is rolled back: MySQL and MariaDB keep the rows of
-// tables without transactions, and a deadlock ends a transaction of which database/sql's Tx goes on.
+// tables without transactions, and a deadlock ends a transaction of which database/sql's Tx goes on. A marker is rolled back with it.
 func (c *Conn) survivesRollback(h *held) bool {
 	_, known := h.p.wire.InTx()
-	return !known
+	return !known && c.cluster.Marking == nil
 }
 
 // rollsBack reports that a text that has ended a transaction cannot have committed it.
