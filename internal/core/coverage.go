@@ -85,6 +85,10 @@ func doubtful(in *Input, s *Snapshot) bool {
 			return true
 		case p.Kind == KindMarker && !known.Began.After(in.Need.CapturedAt) && !in.Need.CapturedAt.IsZero():
 			// What is known is of the time before the write, whose position nobody has had to ask for.
+		case p.Kind == KindMarker && !in.Need.CapturedAt.IsZero():
+			if !known.Position.Markers().Contains(p.Markers()) {
+				return true
+			}
 		case p.Kind != KindPostgres:
 			if missing(&p, &known.Position, known.History) {
 				return true

@@ -19,3 +19,9 @@ func (s *Session) Marked(cluster string, p Position, now time.Time, window time.
 		return c
 	})
 }
+
+// hadBefore reports that the primary does not show a row of p that it has shown to this process, which knows when: the row's first
+// transaction is lost, or it was forgotten long after. Of a row that only a token tells of nobody can say that.
+func (c *clusterState) hadBefore(p Position, r *CaptureResult) bool {
+	return p.Kind == KindMarker && !c.captured.IsZero() && r.At.After(c.captured) && !r.Position.Markers().Contains(p.Markers())
+}

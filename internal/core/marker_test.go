@@ -171,3 +171,34 @@ func FuzzMarkerSet(f *testing.F) {
 		}
 	})
 }
+
+// TestSessionJudgedByMarkers: a row that the primary has shown and does not show any more is lost; one that only a token tells of may be
+// newer than the primary.
+func TestSessionJudgedByMarkers(t *testing.T) {
+	at := func(text string) core.Position { return core.MarkerPosition(7, markers(t, text), 0) }
+	for name, c := range map[string]struct {
+		required, primary string
+		here              bool
+		want              core.Verdict
+	}{
+		"written here and there":   {"a:2", "a:2", true, core.VerdictNone},
+		"written here and behind":  {"a:2", "a:1", true, core.VerdictLost},
+		"written here and unknown": {"a:1", "b:1", true, core.VerdictLost},
+		"token and there":          {"a:2", "a:3", false, core.VerdictNone},
+		"token and behind":         {"a:2", "a:1", false, core.VerdictLost},
+		"token and unknown":        {"a:1", "b:1", false, core.VerdictNone},
+	} {
+		var s core.Session
+		now := time.Now()
+		if c.here {
+			s.Marked("main", at(c.required), now, time.Hour)
+		} else {
+			s.Require(core.Entry{Cluster: "main", Positions: []core.Position{at(c.required)}, At: now}, time.Hour)
+		}
+		capture := core.NewCapture(nil)
+		s.Judge("main", now, []core.Position{at(c.required)}, capture, time.Hour)
+		capture.Complete(core.CaptureResult{Position: at(c.primary), At: now.Add(time.Second)})
+		_, v := s.View("main", time.Now)
+		require.Equal(t, c.want, v, name)
+	}
+}

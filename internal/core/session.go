@@ -216,7 +216,11 @@ func (c *clusterState) apply(p pending, r *CaptureResult, now time.Time) Verdict
 		return VerdictForeign
 	}
 	for _, judged := range p.judge {
-		if v := judge(judged, r); v != VerdictNone && slices.Contains(c.entry.Positions, judged) {
+		v := judge(judged, r)
+		if v == VerdictNone && c.hadBefore(judged, r) {
+			v = VerdictLost
+		}
+		if v != VerdictNone && slices.Contains(c.entry.Positions, judged) {
 			c.entry.Positions = slices.DeleteFunc(slices.Clone(c.entry.Positions), func(q Position) bool { return q == judged })
 			verdict = max(verdict, v)
 		}
