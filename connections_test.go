@@ -104,7 +104,7 @@ func TestK3_12_NestedReadEndsWithItsContext(t *testing.T) {
 	config.Primary.MaxOpenConns = 1
 	db := open(t, config)
 	table := newTable(t, c, "id int")
-	ctx := sessionContext(t)
+	ctx := readroute.WithWait(sessionContext(t), testTimeout) // both reads go to the replica, also on a starved machine
 	_, err := db.ExecContext(ctx, "INSERT INTO "+table+" VALUES (1), (2)")
 	require.NoError(t, err)
 	rows, err := db.QueryContext(ctx, "SELECT id FROM "+table) // needs a position as well
