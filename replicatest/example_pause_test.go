@@ -46,19 +46,19 @@ func ExampleNode_Pause() {
 	if _, err := db.ExecContext(ctx, "INSERT INTO t VALUES (1, 'one')"); err != nil {
 		fmt.Println(err)
 	}
-	read := func() {
-		if err := db.QueryRowContext(ctx, "SELECT text FROM t WHERE id = 1").Scan(new(string)); err != nil {
+	read := func(wait time.Duration) {
+		if err := db.QueryRowContext(readroute.WithWait(ctx, wait), "SELECT text FROM t WHERE id = 1").Scan(new(string)); err != nil {
 			fmt.Println(err)
 		}
 	}
-	read()
+	read(time.Millisecond)
 	if err := c.Resume(ctx); err != nil {
 		fmt.Println(err)
 	}
 	if err := c.WaitCaughtUp(ctx); err != nil {
 		fmt.Println(err)
 	}
-	read()
+	read(10 * time.Second)
 
 	// Output:
 	// a read on the primary
