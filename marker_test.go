@@ -35,7 +35,6 @@ var heldWays = map[string]string{
 	"two-phase commit":                      "another session commits what this one has marked",
 	"CALL":                                  "it may commit",
 	"DO":                                    "it may commit",
-	"EXPLAIN ANALYZE":                       "not known to do the same in a transaction",
 	"COPY":                                  "done on the native connection",
 	"Conn Raw":                              "done on the native connection",
 }

@@ -59,9 +59,9 @@ func (m Marking) Aborted(err error) bool { return sqlState(err) == failedTransac
 func (m Marking) Transactional(query string) bool {
 	words := leadingWords(query)
 	switch words[0] {
-	case "select", "with", "values", "table", "insert", "replace", "update", "delete", "merge":
+	case "select", "with", "values", "table", "insert", "replace", "update", "delete", "merge", "explain":
 		return true
-	case "create", "alter", "drop", "truncate", "comment", "grant", "revoke", "refresh":
+	case "create", "alter", "drop", "truncate", "comment", "grant", "revoke", "refresh", "analyze", "notify":
 	default:
 		return false
 	}
@@ -76,7 +76,7 @@ func (m Marking) Transactional(query string) bool {
 // transactionalDefinition reports that DDL is about something that both PostgreSQL and SQLite make and drop in transactions.
 func transactionalDefinition(words [4]string) bool {
 	switch words[0] {
-	case "truncate", "comment", "grant", "revoke", "refresh":
+	case "truncate", "comment", "grant", "revoke", "refresh", "analyze", "notify":
 		return true
 	}
 	for _, w := range words[1:] {
