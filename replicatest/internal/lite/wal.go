@@ -66,7 +66,7 @@ func (r *walReader) read(emit func(pages []page, size uint32)) error {
 	} else if err != nil {
 		return err
 	}
-	if header != r.header {
+	if r.pageSize == 0 || header != r.header {
 		next := binary.BigEndian.Uint32(r.header[12:]) + 1
 		if r.pageSize != 0 && (r.frames != r.checkpointed || binary.BigEndian.Uint32(header[12:]) != next) {
 			return errRestarted
@@ -88,7 +88,11 @@ func (r *walReader) begin(header [walHeader]byte) error {
 	if magic&1 != 0 {
 		r.order = binary.BigEndian
 	}
-	r.header, r.pageSize = header, int(binary.BigEndian.Uint32(header[8:]))
+	pageSize := binary.BigEndian.Uint32(header[8:])
+	if pageSize < 512 || pageSize > 65536 || pageSize&(pageSize-1) != 0 {
+		return fmt.Errorf("%s has pages of %d bytes", r.path, pageSize)
+	}
+	r.header, r.pageSize = header, int(pageSize)
 	r.sum = r.checksum([2]uint32{}, header[:24])
 	r.offset, r.frames, r.checkpointed = walHeader, 0, 0
 	return nil
