@@ -49,6 +49,12 @@ func (f *storm) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(f.rng.Int64N(int64(most-least)))
 }
 
+// soon is between, and mostly near the least.
+func (f *storm) soon(least, most time.Duration) time.Duration {
+	x := f.rng.Float64()
+	return least + time.Duration(x*x*x*x*float64(most-least))
+}
+
 // sleep reports whether it was not woken by the end.
 func (f *storm) sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
@@ -208,7 +214,7 @@ func (f *storm) failover(ctx context.Context) {
 		case 3: // it goes on
 		}
 	})
-	if !f.sleep(ctx, f.between(time.Millisecond, 1500*time.Millisecond)) {
+	if !f.sleep(ctx, f.soon(time.Millisecond, 1500*time.Millisecond)) {
 		return
 	}
 	promoted := false
@@ -228,7 +234,7 @@ func (f *storm) failover(ctx context.Context) {
 		if s == next || s == old {
 			continue
 		}
-		f.undo(f.between(0, time.Second), func() {
+		f.undo(f.soon(0, time.Second), func() {
 			if s.running && !s.primary && f.c.truth == next && s != next {
 				s.follow(next)
 			}
