@@ -19,8 +19,9 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 	}
 	var h *held
 	var err error
+	second := false
 	if placed != nil && placed.h.attached() {
-		h, c.decided = placed.h, placed.decided
+		h, c.decided, second = placed.h, placed.decided, placed.second
 	} else if h, err = c.place(ctx, st, core.RetryNone, 0); err != nil {
 		return err
 	}
@@ -35,7 +36,7 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 	}
 	err = c.run(ctx, h, c.changes(st, h), op)
 	if err == driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
-		c.skip = &skipped{h, query, c.decided}
+		c.skip = &skipped{h: h, query: query, decided: c.decided, second: second}
 		return err
 	}
 	if err != nil && c.tx == nil && !c.rawTx && !st.CommitsOnError && c.cluster.Engine.Retry(err) == core.RetryPlan {
@@ -48,9 +49,15 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 			h.discard = true
 		}
 	}
-	if err != nil && c.mayRetry(ctx, st) {
+	if second {
+		err = final(err)
+	} else if err != nil && c.mayRetry(ctx, st) {
 		if retry := c.retryFor(h, err); retry != core.RetryNone {
 			h, err = c.again(ctx, st, query, h, retry, err, op)
+			if err == driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
+				c.skip = &skipped{h: h, query: query, decided: c.decided, second: true}
+				return err
+			}
 			err = final(err)
 		}
 	}

@@ -28,6 +28,7 @@ type skipped struct {
 	h       *held
 	query   string
 	decided router.Decided
+	second  bool // it has failed elsewhere, and does not run a third time
 }
 
 type preparedOn struct {

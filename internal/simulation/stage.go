@@ -1,0 +1,55 @@
+package simulation
+
+import (
+	"database/sql/driver"
+	"time"
+
+	"github.com/readroute/readroute"
+	"github.com/readroute/readroute/internal/check"
+)
+
+// Stage is a simulated cluster that a test breaks by hand. Nothing else goes wrong, so that it can be held against real servers
+// to which the same is done. Server 0 is the primary at first. Its methods may be called from several goroutines.
+type Stage struct {
+	w *world
+	c *cluster
+}
+
+// NewStage makes a cluster of servers.
+func NewStage(engine Engine, servers int, seed uint64) *Stage {
+	c := newCluster(engine, check.NewRecorder(), seed, servers)
+	return &Stage{newWorld(c, Direct), c}
+}
+
+// Nodes are the nodes of a routed pool of a new process. prepares makes a driver of it that has a statement with arguments
+// prepared first, as go-sql-driver/mysql has.
+func (s *Stage) Nodes(prepares bool) []readroute.Node {
+	nodes := s.w.nodes(s.c.system)
+	for _, n := range s.w.networks[len(s.w.networks)-len(nodes):] {
+		n.prepares = prepares
+	}
+	return nodes
+}
+
+// Connector leads to one server, as one of Nodes does.
+func (s *Stage) Connector(i int) driver.Connector { return s.Nodes(false)[i].Connector }
+
+// do changes something about a server.
+func (s *Stage) do(i int, change func(*server)) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.c.settle(time.Now())
+	change(s.c.servers[i])
+}
+
+// Pause makes a replica replay nothing until Resume.
+func (s *Stage) Pause(i int) { s.do(i, func(x *server) { x.paused = true }) }
+
+// Resume ends Pause.
+func (s *Stage) Resume(i int) { s.do(i, func(x *server) { x.paused = false }) }
+
+// Freeze makes a server answer nothing until Thaw. It goes on accepting connections.
+func (s *Stage) Freeze(i int) { s.do(i, (*server).freeze) }
+
+// Thaw ends Freeze.
+func (s *Stage) Thaw(i int) { s.do(i, (*server).thaw) }

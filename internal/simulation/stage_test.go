@@ -1,0 +1,94 @@
+package simulation_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/readroute/readroute"
+	"github.com/readroute/readroute/internal/simulation"
+)
+
+// routed is a routed pool over a stage, with what its hook has heard.
+type routed struct {
+	*readroute.DB
+	mu        sync.Mutex
+	decisions []readroute.Decision
+}
+
+// route opens one that is ready, and closes it with the test. It runs in a bubble.
+func route(t *testing.T, s *simulation.Stage, prepares bool) *routed {
+	t.Helper()
+	r := &routed{}
+	nodes := s.Nodes(prepares)
+	config := readroute.Config{Primary: nodes[0], Replicas: nodes[1:], CatalogueInterval: -1}
+	config.Hooks.Decision = func(_ context.Context, d readroute.Decision) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.decisions = append(r.decisions, d)
+	}
+	var err error
+	r.DB, err = readroute.Open(config)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.Close()) })
+	require.NoError(t, r.WaitReady(t.Context()))
+	return r
+}
+
+// told returns what was decided since it was called last.
+func (r *routed) told() []readroute.Decision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	told := r.decisions
+	r.decisions = nil
+	return told
+}
+
+// TestARetryOfWhatIsPreparedHasOneReason: the driver of the second node wants the read prepared first. It has run once more by
+// then: it is reported once, and does not run a third time.
+func TestARetryOfWhatIsPreparedHasOneReason(t *testing.T) {
+	for _, engine := range []simulation.Engine{simulation.Postgres, simulation.MySQL, simulation.MariaDB} {
+		t.Run(engine.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := simulation.NewStage(engine, 3, 1)
+				db := route(t, s, true)
+				text := "SELECT v FROM kv WHERE k = $1"
+				if engine != simulation.Postgres {
+					text = "SELECT v FROM kv WHERE k = ?"
+				}
+				ctx := readroute.WithSession(t.Context())
+				conn, err := db.Conn(ctx)
+				require.NoError(t, err)
+				defer func() { require.NoError(t, conn.Close()) }()
+				read := func(ctx context.Context) error {
+					rows, err := conn.QueryContext(ctx, text, 1)
+					if err == nil {
+						err = rows.Close()
+					}
+					return err
+				}
+				require.NoError(t, read(ctx))
+				first := db.told()
+				require.Len(t, first, 1)
+
+				// The caller gives up, and the connection with it: the checkout has a dead one.
+				node := int(first[0].Node[0] - 'a')
+				s.Freeze(node)
+				short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+				defer cancel()
+				require.ErrorIs(t, read(short), context.DeadlineExceeded)
+				s.Thaw(node)
+				db.told()
+
+				require.NoError(t, read(ctx))
+				second := db.told()
+				require.Len(t, second, 1)
+				require.Equal(t, readroute.RetryConnection, second[0].Retry)
+			})
+		})
+	}
+}
