@@ -4,7 +4,9 @@ each = @set -e; for module in $(MODULES); do echo "== $$module: $(1)"; (cd $$mod
 # Each module is built with what its own go.mod says; go.work is there for commands that are run by hand from the root.
 export GOWORK = off
 
-.PHONY: help deps test compat-pgx compat-sqlx compat-mysql bench bench-check lint quickstart
+N ?= 1000000
+
+.PHONY: help deps test sim compat-pgx compat-sqlx compat-mysql bench bench-check lint quickstart
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,6 +18,9 @@ test: deps ## everything: vet and the tests of every module with -race, pgx's, s
 	@scripts/test.sh
 	@$(MAKE) --no-print-directory bench-check
 	@go run ./internal/dbtest/untested
+
+sim: ## the whole library against a simulated cluster that breaks all the time, judged by the checker: make sim N=5000000 operations
+	go test -count 1 -timeout 0 -v -run '^TestSimulation$$' ./internal/simulation -simulation.ops $(N)
 
 compat-pgx: ## pgx's own stdlib test suite, on the bare driver and through the routed pool
 	@scripts/compat-pgx.sh

@@ -13,7 +13,7 @@ type storm struct {
 	c    *cluster
 	rng  *rand.Rand // of the goroutine that runs it
 	calm Fault
-	done int // how many faults there were
+	done Faults
 }
 
 // tell writes down what happens, for whoever looks into a violation. cluster.mu is not held.
@@ -29,14 +29,17 @@ type note struct {
 	text string
 }
 
-// run draws one fault after the other.
+// run draws one fault after the other. In some scenarios they come so fast that many are at work at a time.
 func (f *storm) run(ctx context.Context) {
-	for f.sleep(ctx, f.between(5*time.Millisecond, 900*time.Millisecond)) {
-		kind := Fault(1) << f.rng.IntN(numStorms)
-		if f.calm&kind != 0 {
-			continue
+	gaps := []time.Duration{900 * time.Millisecond, 900 * time.Millisecond, 300 * time.Millisecond, 80 * time.Millisecond}
+	gap := gaps[f.rng.IntN(len(gaps))]
+	for f.sleep(ctx, f.between(5*time.Millisecond, gap)) {
+		i := f.rng.IntN(numStorms)
+		kind := Fault(1) << i
+		if f.calm&kind != 0 || kind == Splits || kind == Diverged {
+			continue // those two are ways in which a promotion goes
 		}
-		f.done++
+		f.done[i]++
 		f.c.tell("%s", kind)
 		f.strike(ctx, kind)
 	}

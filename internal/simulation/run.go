@@ -19,7 +19,7 @@ type Result struct {
 	Scenario   Scenario
 	History    *check.History
 	Violations []check.Violation
-	Faults     int
+	Faults     Faults
 	Took       time.Duration // of simulated time
 	Err        error         // what else was wrong: something was left over, or never worked again
 

@@ -2,10 +2,13 @@ package simulation_test
 
 import (
 	"flag"
+	"os"
 	"reflect"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -43,8 +46,8 @@ func run(t *testing.T, s simulation.Scenario) *simulation.Result {
 	return r
 }
 
-// TestSimulation runs as many scenarios as it has operations for, each of its own seed. A few million are run by
-// -simulation.ops 5000000; without -race they take minutes.
+// TestSimulation runs as many operations as it is asked for, in scenarios each of its own seed; make sim asks for millions, which
+// take minutes without -race. One that fails is run again, made smaller and shown.
 func TestSimulation(t *testing.T) {
 	if *replayFlag != "" {
 		s, err := simulation.ParseScenario(*replayFlag)
@@ -57,32 +60,47 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	budget := *opsFlag
-	if budget == 0 {
+	switch {
+	case budget > 0:
+	case testing.Short():
+		budget = 10_000
+	default:
 		budget = 60_000
-		if testing.Short() {
-			budget = 10_000
-		}
 	}
-	began, ops, scenarios, failed := time.Now(), 0, 0, 0
-	for seed := *fromFlag; ops < budget && failed < *failuresFlag; seed++ {
+	began, said := time.Now(), time.Now()
+	var tally simulation.Tally
+	seed := *fromFlag
+	for ; tally.Ops < budget && tally.Broken < *failuresFlag; seed++ {
 		r := run(t, simulation.NewScenario(seed, *eachFlag))
-		scenarios++
-		if r.History != nil {
-			ops += len(r.History.Ops)
-		}
+		tally.Add(r)
 		if r.Failed() {
-			failed++
 			shrunk(t, r)
 		}
+		if time.Since(said) > progress {
+			said = time.Now()
+			t.Logf("seed %d: %d operations, %d violations, %s", seed, tally.Ops, tally.Violations, time.Since(began).Round(time.Second))
+		}
 	}
-	t.Logf("%d operations in %d scenarios, %d failed, in %s", ops, scenarios, failed, time.Since(began).Round(time.Millisecond))
+	t.Logf("seeds %d to %d, in %s: %s", *fromFlag, seed-1, time.Since(began).Round(time.Millisecond), &tally)
+	if tally.Broken == 0 {
+		require.GreaterOrEqual(t, tally.Ops, budget)
+		require.NotZero(t, tally.Faults.Total())
+		require.Greater(t, tally.Replicas, tally.Reads/4, "so few reads on replicas prove little")
+	}
 }
 
-// shrunk reports a failure with the smallest scenario that fails in the same way, and how to run it.
+// progress is how often a long run says how far it is.
+const progress = 10 * time.Second
+
+// shrunk reports a failure: whether it fails again, and the smallest scenario that fails in the same way, with how to run it.
 func shrunk(t *testing.T, r *simulation.Result) {
 	t.Helper()
 	kind := r.Kind()
-	t.Logf("%s fails: %s", r.Scenario, kind)
+	again := "fails again when it is replayed"
+	if run(t, r.Scenario).Kind() != kind {
+		again = "does not fail when it is replayed: the machine was busy, or something is not simulated"
+	}
+	t.Logf("%s fails: %s; it %s", r.Scenario, kind, again)
 	least := r
 	simulation.Shrink(r.Scenario, func(s simulation.Scenario) bool {
 		again := run(t, s)
@@ -181,4 +199,19 @@ func TestShrinkKeepsWhatFails(t *testing.T) {
 	require.Less(t, least.Ops, 800)
 	require.Greater(t, least.Ops, 700)
 	require.Equal(t, simulation.Everything&^(simulation.Kills|simulation.Cuts), least.Calm)
+}
+
+// TestCIRunsAMillion: what make test runs is at least a million operations.
+func TestCIRunsAMillion(t *testing.T) {
+	script, err := os.ReadFile("../../scripts/test.sh")
+	require.NoError(t, err)
+	calls := regexp.MustCompile(`(?m)^\tmake .*sim N=([0-9]+)$`).FindAllStringSubmatch(string(script), -1)
+	require.Len(t, calls, 1)
+	n, err := strconv.Atoi(calls[0][1])
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, n, 1_000_000)
+	require.Equal(t, 2, strings.Count(string(script), "simulation"), "it is defined, and called once")
+	makefile, err := os.ReadFile("../../Makefile")
+	require.NoError(t, err)
+	require.Contains(t, string(makefile), "'^TestSimulation$$' ./internal/simulation -simulation.ops $(N)\n")
 }
