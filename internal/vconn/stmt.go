@@ -51,7 +51,7 @@ func (c *Conn) Prepare(query string) (driver.Stmt, error) {
 }
 
 // PrepareContext prepares a statement on the node where it would run now, so that bad SQL fails at once.
-func (c *Conn) PrepareContext(ctx context.Context, query string) (_ driver.Stmt, err error) {
+func (c *Conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	if c.misused != nil {
 		return nil, c.misused
 	}
@@ -65,10 +65,14 @@ func (c *Conn) PrepareContext(ctx context.Context, query string) (_ driver.Stmt,
 		_, err := s.prepared(ctx, p)
 		return err
 	}
-	var h *held
 	if s.skip != nil {
-		h = s.skip.h
-	} else if h, err = c.placePrepare(ctx, &st); err != nil {
+		if err := c.prepareSkipped(ctx, &st, s, prepare); err != nil {
+			return nil, err
+		}
+		return s, nil
+	}
+	h, err := c.placePrepare(ctx, &st)
+	if err != nil {
 		return nil, err
 	}
 	err = c.run(ctx, h, false, prepare)
@@ -81,6 +85,30 @@ func (c *Conn) PrepareContext(ctx context.Context, query string) (_ driver.Stmt,
 		return nil, plain(err)
 	}
 	return s, nil
+}
+
+// prepareSkipped prepares a statement that its driver runs in no other way. That is the first half of running it: it is done where
+// the statement was placed, a replica that cannot is the one that the statement may be retried for, and when it fails the statement has.
+func (c *Conn) prepareSkipped(ctx context.Context, st *sqlclass.Statement, s *Stmt, prepare func(*physical) error) error {
+	h, second := s.skip.h, s.skip.second
+	c.decided = s.skip.decided
+	err := c.run(ctx, h, false, prepare)
+	if second {
+		err = final(err)
+	} else if err != nil && c.mayRetry(ctx, st) {
+		if retry := c.retryFor(h, err); retry != core.RetryNone {
+			second = true
+			h, err = c.again(ctx, st, s.query, h, retry, err, prepare)
+			err = final(err)
+		}
+	}
+	switch {
+	case err == nil:
+		s.skip = &skipped{h: h, query: s.query, decided: c.decided, second: second}
+	case h != nil && !errors.Is(err, driver.ErrBadConn): // else it has been reported, or database/sql runs it once more
+		c.cluster.Router.Report(ctx, &c.decided)
+	}
+	return plain(err)
 }
 
 func (c *Conn) onPrimary() *router.Decided {
