@@ -26,6 +26,7 @@ var (
 	fromFlag     = flag.Uint64("simulation.from", 1, "the seed to begin with")
 	failuresFlag = flag.Int("simulation.failures", 1, "how many scenarios may fail before the test ends")
 	replayFlag   = flag.String("simulation.replay", "", "run this scenario, as a failure prints it, and no other")
+	huntFlag     = flag.String("simulation.hunt", "", "run until this rule of the checker is broken, and say no more than that")
 	shrinkFlag   = flag.Bool("simulation.shrink", false, "look for a smaller one than that of -simulation.replay")
 )
 
@@ -73,7 +74,13 @@ func TestSimulation(t *testing.T) {
 	for ; tally.Ops < budget && tally.Broken < *failuresFlag; seed++ {
 		r := run(t, simulation.NewScenario(seed, *eachFlag))
 		tally.Add(r)
-		if r.Failed() {
+		switch {
+		case *huntFlag != "":
+			tally.Broken = 0
+			if breaks(r, *huntFlag) {
+				t.Fatalf("%s is broken: -simulation.replay '%s'", *huntFlag, r.Scenario)
+			}
+		case r.Failed():
 			shrunk(t, r)
 		}
 		if time.Since(said) > progress {
@@ -87,6 +94,14 @@ func TestSimulation(t *testing.T) {
 		require.NotZero(t, tally.Faults.Total())
 		require.Greater(t, tally.Replicas, tally.Reads/4, "so few reads on replicas prove little")
 	}
+}
+
+// breaks reports that a scenario has broken a rule; "error" is that it did not end as it should.
+func breaks(r *simulation.Result, rule string) bool {
+	if rule == "error" {
+		return r.Err != nil
+	}
+	return slices.ContainsFunc(r.Violations, func(v check.Violation) bool { return v.Rule.String() == rule })
 }
 
 // progress is how often a long run says how far it is.

@@ -21,7 +21,7 @@ type routed struct {
 }
 
 // route opens one that is ready, and closes it with the test. It runs in a bubble.
-func route(t *testing.T, s *simulation.Stage, prepares bool) *routed {
+func route(t *testing.T, s *simulation.Stage, prepares bool, changes ...func(*readroute.Config)) *routed {
 	t.Helper()
 	r := &routed{}
 	nodes := s.Nodes(prepares)
@@ -31,12 +31,23 @@ func route(t *testing.T, s *simulation.Stage, prepares bool) *routed {
 		defer r.mu.Unlock()
 		r.decisions = append(r.decisions, d)
 	}
+	for _, change := range changes {
+		change(&config)
+	}
 	var err error
 	r.DB, err = readroute.Open(config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.Close()) })
 	require.NoError(t, r.WaitReady(t.Context()))
 	return r
+}
+
+// texts are those of a write and of a read.
+func texts(engine simulation.Engine) (insert, read string) {
+	if engine == simulation.Postgres {
+		return "INSERT INTO kv (k, v) VALUES ($1, $2)", "SELECT v FROM kv WHERE k = $1"
+	}
+	return "INSERT INTO kv (k, v) VALUES (?, ?)", "SELECT v FROM kv WHERE k = ?"
 }
 
 // told returns what was decided since it was called last.
@@ -56,10 +67,7 @@ func TestARetryOfWhatIsPreparedHasOneReason(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := simulation.NewStage(engine, 3, 1)
 				db := route(t, s, true)
-				text := "SELECT v FROM kv WHERE k = $1"
-				if engine != simulation.Postgres {
-					text = "SELECT v FROM kv WHERE k = ?"
-				}
+				_, text := texts(engine)
 				ctx := readroute.WithSession(t.Context())
 				conn, err := db.Conn(ctx)
 				require.NoError(t, err)
@@ -91,4 +99,30 @@ func TestARetryOfWhatIsPreparedHasOneReason(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAConnectionThatCannotProveIsRefusedOnce: the one replica answers a dial when it has just been found silent, so nobody asks the
+// connection what it shows. Nobody else may serve the read, and database/sql does not try again because of it.
+func TestAConnectionThatCannotProveIsRefusedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := simulation.NewStage(simulation.Postgres, 2, 1)
+		db := route(t, s, false, func(c *readroute.Config) { c.Replicas[0].SharedEndpoint = true })
+		insert, text := texts(simulation.Postgres)
+		ctx := readroute.WithFallback(readroute.WithSession(t.Context()), readroute.FallbackError)
+		_, err := db.ExecContext(ctx, insert, 1, 1)
+		require.NoError(t, err)
+		_, err = readroute.SessionFrom(ctx).Token(ctx)
+		require.NoError(t, err)
+		db.told()
+		time.Sleep(time.Second) // the replica is seen to have it
+		s.Freeze(1)
+		time.Sleep(950 * time.Millisecond) // less than a probe may take
+		time.AfterFunc(850*time.Millisecond, func() { s.Thaw(1) })
+		rows, err := db.QueryContext(ctx, text, 1)
+		if err == nil {
+			require.NoError(t, rows.Close())
+		}
+		require.ErrorIs(t, err, readroute.ErrNoReplica)
+		require.Len(t, db.told(), 1)
+	})
 }

@@ -62,6 +62,7 @@ func (c *Conn) place(ctx context.Context, st *sqlclass.Statement, retry core.Ret
 			return nil, err
 		}
 		h, err := c.connect(ctx, d)
+		err = final(err) // this loop is what tries again
 		failure = err
 		switch {
 		case err == nil:
