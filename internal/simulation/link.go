@@ -13,6 +13,7 @@ type endpoint struct {
 	name    string
 	targets []*server // a new connection goes to one of them by chance; none: it is refused
 	pooled  bool      // a pooler keeps its clients' connections whatever its servers do
+	led     time.Time // when it was seen last to lead to the primary
 }
 
 // network is how one process reaches one endpoint. It is guarded by cluster.mu.

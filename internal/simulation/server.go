@@ -15,8 +15,7 @@ type server struct {
 	started time.Time
 	running bool
 	primary bool
-	reigned time.Time // until when it was the primary that counts
-	fenced  bool      // it was the primary once and takes no writes: read_only
+	fenced  bool // it was the primary once and takes no writes: read_only
 	thawed  chan struct{}
 	frozen  bool
 
@@ -310,7 +309,6 @@ func (s *server) promote() {
 	s.c.timelines++
 	s.at = place{s.at.branchOff(s.c.timelines), s.at.n}
 	s.received = s.at
-	s.c.truth.reigned = now
 	s.c.truth = s
 	if s.c.engine == Postgres {
 		s.at.b.append(record{at: now, flushed: now}, 120, false) // the end of recovery

@@ -125,12 +125,21 @@ func (w *world) move(rng *rand.Rand) {
 	}
 }
 
-// stranger makes an address lead to a server of another system. One that is a primary never takes the address of the primary, or
-// of what may still be taken for it: that would be a primary that was made anew. cluster.mu is held.
+// stranger makes an address lead to a server of another system. One that is a primary never takes an address that leads to the
+// primary, or did a while ago: that would be a primary that was made anew. cluster.mu is held.
 func (w *world) stranger(rng *rand.Rand) {
-	i := rng.IntN(len(w.endpoints))
-	if s := w.c.servers[i%len(w.c.servers)]; !w.alien.primary || s != w.c.truth && time.Since(s.reigned) > 30*time.Second {
-		w.endpoints[i].targets = []*server{w.alien}
+	e := w.endpoints[rng.IntN(len(w.endpoints))]
+	if !w.alien.primary || time.Since(e.led) > 30*time.Second {
+		e.targets = []*server{w.alien}
+	}
+}
+
+// watchLed writes down which addresses lead to the primary that counts. cluster.mu is held.
+func (w *world) watchLed() {
+	for _, e := range w.endpoints {
+		if slices.Contains(e.targets, w.c.truth) {
+			e.led = time.Now()
+		}
 	}
 }
 
