@@ -78,7 +78,7 @@ func (c *pgxCluster) run(ctx context.Context, query string, f func(*pgx.Conn) er
 			c.wrote(ctx, conn.Conn(), err)
 		}
 		conn.Release()
-		c.Report(ctx, &d)
+		c.Report(ctx, &d, 0)
 		return c.Monitor.Snapshot().Nodes[d.Node].Name, err
 	}
 }

@@ -2,6 +2,7 @@ package router
 
 import (
 	"math/bits"
+	"sync/atomic"
 
 	"github.com/readroute/readroute/internal/core"
 )
@@ -45,6 +46,12 @@ func nth(nodes uint64, s *core.Snapshot, random uint64) int {
 		at -= w
 	}
 	return last
+}
+
+// load counts what runs on a node. Nodes do not share cache lines.
+type load struct {
+	atomic.Int64
+	_ [56]byte
 }
 
 // Begin and End count what runs on a node. Nobody asks while there is no choice between replicas.

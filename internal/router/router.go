@@ -61,13 +61,13 @@ type Router struct {
 
 	cfg      Config
 	places   []core.Place
-	tags     map[string]uint64        // nodes, by tag
-	barred   uint64                   // nodes that have a tag
-	control  atomic.Uint64            // a control
-	goOn     atomic.Pointer[[]string] // transactions that were under way on the primary for too long to be just committing
-	inflight []atomic.Int64           // statements that run on each node
-	fallback chan struct{}            // a slot for each read that falls back; nil: no limit
-	counts   []atomic.Uint64
+	tags     map[string]uint64             // nodes, by tag
+	barred   uint64                        // nodes that have a tag
+	control  atomic.Uint64                 // a control
+	goOn     atomic.Pointer[[]string]      // transactions that were under way on the primary for too long to be just committing
+	inflight []load                        // statements that run on each node
+	fallback chan struct{}                 // a slot for each read that falls back; nil: no limit
+	counts   [countStripes][]atomic.Uint64 // by node and reason: each stripe for some of the callers
 	names    map[string]int
 }
 
@@ -77,9 +77,11 @@ func New(cfg Config, m *monitor.Monitor, c *monitor.Captures, nodes []string) *R
 		Monitor:  m,
 		Captures: c,
 		cfg:      cfg,
-		inflight: make([]atomic.Int64, len(nodes)),
-		counts:   make([]atomic.Uint64, (len(nodes)+1)*core.NumReasons),
+		inflight: make([]load, len(nodes)),
 		names:    make(map[string]int, len(nodes)),
+	}
+	for i := range r.counts {
+		r.counts[i] = make([]atomic.Uint64, (len(nodes)+1)*core.NumReasons)
 	}
 	for i, n := range nodes {
 		r.names[n] = i
@@ -355,17 +357,23 @@ func (r *Router) dry(in *core.Input, d core.Decision, out *Decided) {
 	}
 }
 
-// Report counts a decision and tells the hook.
-func (r *Router) Report(ctx context.Context, d *Decided) {
-	r.counts[(d.Node+1)*core.NumReasons+int(d.Reason)].Add(1)
+// countStripes is how many callers count at one time without waiting for each other's cache lines.
+const countStripes = 16
+
+// Report counts a decision and tells the hook. Callers at one time should give different numbers.
+func (r *Router) Report(ctx context.Context, d *Decided, caller uint32) {
+	r.counts[caller%countStripes][(d.Node+1)*core.NumReasons+int(d.Reason)].Add(1)
 	if r.cfg.OnDecision != nil {
 		r.cfg.OnDecision(ctx, d)
 	}
 }
 
 // Count returns how many statements went to node i, or nowhere with -1, for a reason.
-func (r *Router) Count(i int, reason core.Reason) uint64 {
-	return r.counts[(i+1)*core.NumReasons+int(reason)].Load()
+func (r *Router) Count(i int, reason core.Reason) (n uint64) {
+	for s := range r.counts {
+		n += r.counts[s][(i+1)*core.NumReasons+int(reason)].Load()
+	}
+	return n
 }
 
 func (r *Router) verdict(v core.Verdict) {

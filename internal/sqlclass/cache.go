@@ -55,14 +55,14 @@ func newCache(budget int64) *cache {
 }
 
 // get returns the answer for a text, or nil.
-func (c *cache) get(h uint64, text string) *Statement {
+func (c *cache) get(h uint64, text string, caller uint32) *Statement {
 	for i := range uint64(ways) {
 		a := c.slots[(h+i)&c.mask].Load()
 		if a != nil && a.hash == h && a.text == text {
 			if !a.used.Load() {
 				a.used.Store(true)
 			}
-			c.hits.add(h)
+			c.hits.add(caller)
 			return &a.st
 		}
 	}
@@ -70,8 +70,8 @@ func (c *cache) get(h uint64, text string) *Statement {
 }
 
 // missed counts a miss. It reports whether the text should be kept: it was asked for before, and it is not too large.
-func (c *cache) missed(h uint64, length int) bool {
-	c.misses.add(h)
+func (c *cache) missed(h uint64, length int, caller uint32) bool {
+	c.misses.add(caller)
 	if c.tooLarge(length) {
 		return false
 	}
@@ -169,13 +169,13 @@ func (c *cache) forget() {
 
 // counter is a counter that many processors can add to without waiting for each other's cache lines.
 type counter struct {
-	stripes [8]struct {
+	stripes [16]struct {
 		n atomic.Int64
 		_ [56]byte
 	}
 }
 
-func (c *counter) add(h uint64) { c.stripes[h>>40&7].n.Add(1) }
+func (c *counter) add(caller uint32) { c.stripes[caller&15].n.Add(1) }
 
 func (c *counter) sum() (n int64) {
 	for i := range c.stripes {

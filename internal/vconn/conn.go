@@ -14,6 +14,7 @@ import (
 // Conn is a virtual connection. database/sql gives it to one goroutine at a time.
 type Conn struct {
 	cluster *Cluster
+	number  uint32          // of those that were made: those that are in use at one time differ in it
 	grab    func(any) error // take, bound once so that a checkout does not allocate it
 	getting getting
 
@@ -113,7 +114,7 @@ func (c *Conn) Primary(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.cluster.Router.Report(ctx, &c.decided)
+	c.report(ctx, &c.decided)
 	h.ran = true
 	if c.tx != nil && c.tx.h == h || c.rawTx {
 		c.inTx(ctx, &st)
@@ -122,9 +123,14 @@ func (c *Conn) Primary(ctx context.Context) (driver.Conn, error) {
 	return h.p.native, nil
 }
 
+// report counts the current statement's decision and tells of it.
+func (c *Conn) report(ctx context.Context, d *router.Decided) {
+	c.cluster.Router.Report(ctx, d, c.number)
+}
+
 // QueryContext implements driver.QueryerContext. The rows are the native driver's own.
 func (c *Conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	st := c.cluster.Classifier.Classify(query)
+	st := c.cluster.Classifier.ClassifyFor(c.number, query)
 	var rows driver.Rows
 	var a arguments
 	a.keep(args)
@@ -140,7 +146,7 @@ func (c *Conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 
 // ExecContext implements driver.ExecerContext.
 func (c *Conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	st := c.cluster.Classifier.Classify(query)
+	st := c.cluster.Classifier.ClassifyFor(c.number, query)
 	var result driver.Result
 	var a arguments
 	a.keep(args)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/readroute/readroute/internal/core"
@@ -44,11 +45,13 @@ type Cluster struct {
 // Connector makes virtual connections. It is what sql.OpenDB is given.
 type Connector struct {
 	Cluster *Cluster
+
+	made atomic.Uint32
 }
 
 // Connect returns a virtual connection at once: there is no socket behind it yet.
 func (c *Connector) Connect(context.Context) (driver.Conn, error) {
-	v := &Conn{cluster: c.Cluster, out: true}
+	v := &Conn{cluster: c.Cluster, number: c.made.Add(1), out: true}
 	v.grab = v.take
 	return v, nil
 }

@@ -26,7 +26,7 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 		return err
 	}
 	if err = c.prepareWrite(ctx, st, h); err != nil {
-		c.cluster.Router.Report(ctx, &c.decided)
+		c.report(ctx, &c.decided)
 		return err
 	}
 	if c.cluster.Marking != nil && h == &c.primary {
@@ -62,7 +62,7 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 		}
 	}
 	if h != nil {
-		c.cluster.Router.Report(ctx, &c.decided)
+		c.report(ctx, &c.decided)
 	}
 	if h == nil {
 		return err

@@ -43,7 +43,7 @@ func (c *Conn) take(dc any) error {
 
 // attach takes a connection out of a node's pool.
 func (c *Conn) attach(ctx context.Context, h *held, pool *Pool) error {
-	if pool.takeParked(ctx, h) {
+	if pool.takeParked(ctx, h, c.number) {
 		c.cluster.Router.Begin(h.node)
 		return nil
 	}
@@ -93,7 +93,7 @@ func (c *Conn) release(h *held) {
 	}
 	if h.discard {
 		_ = h.sc.Raw(func(any) error { return driver.ErrBadConn })
-	} else if !h.p.pool.park(h) {
+	} else if !h.p.pool.park(h, c.number) {
 		_ = h.sc.Close() // the pool looks after a connection that fails
 	}
 	c.cluster.Router.End(h.node)

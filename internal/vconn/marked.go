@@ -142,7 +142,7 @@ func (t *Tx) commitMarked() error {
 func (c *Conn) executeMarked(ctx context.Context, st *sqlclass.Statement, query string, h *held, rows bool, op func(*physical) error) (done bool, err error) {
 	switch {
 	case c.marked != nil && st.MayWrite:
-		c.cluster.Router.Report(ctx, &c.decided)
+		c.report(ctx, &c.decided)
 		return true, errMarkedRows
 	case c.tx != nil || c.marked != nil:
 		if c.mark != nil && (st.EndsTx || st.MayEndTx) {
@@ -162,7 +162,7 @@ func (c *Conn) executeMarked(ctx context.Context, st *sqlclass.Statement, query 
 func (c *Conn) executeRawTx(ctx context.Context, st *sqlclass.Statement, query string, h *held, rows bool, op func(*physical) error) error {
 	if m := c.mark; m != nil && !m.moved && !m.loose && st.EndsTx && c.writes.wrote && !st.Multi && !st.MayWrite && !rollsBack(st) {
 		if err := c.move(ctx, h, m); err != nil && !c.cluster.Marking.Aborted(err) {
-			c.cluster.Router.Report(ctx, &c.decided)
+			c.report(ctx, &c.decided)
 			return fmt.Errorf("readroute: commit on node %q: move the marker: %w", h.p.pool.cfg.Name, err)
 		}
 	}
@@ -178,7 +178,7 @@ func (c *Conn) executeRawTx(ctx context.Context, st *sqlclass.Statement, query s
 	if c.mark != nil && st.EndsTx {
 		c.mark.committed = c.mark.moved && err == nil
 	}
-	c.cluster.Router.Report(ctx, &c.decided)
+	c.report(ctx, &c.decided)
 	told := plain(c.took(ctx, st, h, rows, err))
 	if st.EndsTx || before && !c.rawTx {
 		c.endMark(err)
@@ -210,7 +210,7 @@ func (c *Conn) executeInTx(ctx context.Context, st *sqlclass.Statement, query st
 	case err != nil && own != nil && c.cluster.Marking.RefusedInTx(err):
 		return false, nil
 	}
-	defer c.cluster.Router.Report(ctx, &c.decided)
+	defer c.report(ctx, &c.decided)
 	if err != nil {
 		if h.attached() && c.cluster.Engine.ReadOnly(err) {
 			h.discard = true

@@ -7,77 +7,86 @@ import (
 	"time"
 )
 
-// A pool keeps some connections between two checkouts without giving them back to the *sql.DB behind it, whose locks and
-// bookkeeping cost more than anything else that a statement pays for being routed. What database/sql would do to a
-// connection in between is done all the same: IsValid when it is parked, ResetSession when it is taken.
+// A pool keeps idle connections without giving them back to the *sql.DB behind it, whose locks and bookkeeping cost more than
+// anything else that a statement pays for being routed. What database/sql would do to a connection in between is done all the
+// same: IsValid when it is parked, ResetSession when it is taken, and an end to one that is too old or has been idle for too long.
 
-// parkedFor is after how long parked connections go back to the *sql.DB, which looks after their age and closes them when they
-// have been idle for too long.
-const parkedFor = time.Second
+// parkedTick is how often the age and the rest of parked connections are looked at.
+const parkedTick = time.Second
 
-// maxParked bounds how many are parked: their pointers share a cache line.
-const maxParked = 8
+// maxParked bounds how many are parked; idle connections beyond it are the *sql.DB's.
+const maxParked = 64
 
-// slots is how many connections may be parked. They are idle ones, and half of those at most.
+// slot has at most one parked connection. Slots do not share cache lines, for each belongs to other users.
+type slot struct {
+	atomic.Pointer[physical]
+	_ [56]byte
+}
+
+// slots is how many connections may be parked.
 func (c *PoolConfig) slots() int {
 	if !c.parks() {
 		return 0
 	}
-	return max(1, min(maxParked, c.MaxIdleConns/2))
+	return min(maxParked, c.MaxIdleConns)
 }
 
 // parks reports whether a pool of this kind parks at all. With a limit on open connections somebody may be waiting in the
-// *sql.DB for this very one; with a short life or a short rest a second more would be seen.
+// *sql.DB for this very one; with a short life or a short rest a tick more would be seen.
 func (c *PoolConfig) parks() bool {
-	long := func(d time.Duration) bool { return d <= 0 || d >= 10*parkedFor }
+	long := func(d time.Duration) bool { return d <= 0 || d >= 10*parkedTick }
 	return c.MaxOpenConns <= 0 && c.MaxIdleConns > 0 && long(c.ConnMaxLifetime) && long(c.ConnMaxIdleTime)
 }
 
-// park keeps a connection that is fit for another checkout. It reports whether it has.
-func (p *Pool) park(h *held) bool {
-	slot := p.empty()
-	if slot == nil {
-		return false
-	}
+// ages reports whether parked connections have to be looked at.
+func (c *PoolConfig) ages() bool { return c.ConnMaxLifetime > 0 || c.ConnMaxIdleTime > 0 }
+
+// at is the slot that is the i-th to be looked at from home.
+func (p *Pool) at(home uint32, i int) *slot {
+	return &p.parked[(home+uint32(i))%uint32(len(p.parked))]
+}
+
+// park keeps a connection that is fit for another checkout, in the slot at home or one after it. It reports whether it has.
+func (p *Pool) park(h *held, home uint32) bool {
 	c := h.p
-	if !c.IsValid() {
+	ages := p.cfg.ages()
+	if ages && !p.ticking.Load() {
+		p.now.Store(int64(time.Since(p.began)))
+	}
+	now := p.now.Load()
+	if p.tooOld(c, now) || !c.IsValid() {
 		return false
 	}
 	c.sc = h.sc
-	for !slot.CompareAndSwap(nil, c) {
-		if slot = p.empty(); slot == nil {
-			c.sc = nil
-			return false
-		}
+	if c.parkedAt.Load() != now {
+		c.parkedAt.Store(now)
 	}
-	if p.closed.Load() || c.epoch != p.epoch.Load() {
-		p.unpark() // it came too late for whoever closes or drops
+	for i := range p.parked {
+		if s := p.at(home, i); s.Load() != nil || !s.CompareAndSwap(nil, c) {
+			continue
+		}
+		if p.closed.Load() || c.epoch != p.epoch.Load() {
+			p.unpark() // it came too late for whoever closes or drops
+		} else if ages && !p.ticking.Load() && p.ticking.CompareAndSwap(false, true) {
+			p.timer.Reset(parkedTick)
+		}
 		return true
 	}
-	if !p.unparking.Load() && p.unparking.CompareAndSwap(false, true) {
-		p.limitIdle()
-		p.timer.Reset(parkedFor)
-	}
-	return true
-}
-
-// empty returns a slot that nothing is parked in, or nil.
-func (p *Pool) empty() *atomic.Pointer[physical] {
-	for i := range p.parked {
-		if p.parked[i].Load() == nil {
-			return &p.parked[i]
-		}
-	}
-	return nil
+	c.sc = nil
+	return false
 }
 
 // takeParked hands out a parked connection, when there is one and it is still good.
-func (p *Pool) takeParked(ctx context.Context, h *held) bool {
+func (p *Pool) takeParked(ctx context.Context, h *held, home uint32) bool {
+	if ctx.Err() != nil {
+		return false
+	}
 	for i := range p.parked {
-		if p.parked[i].Load() == nil || ctx.Err() != nil {
+		s := p.at(home, i)
+		if s.Load() == nil {
 			continue
 		}
-		c := p.parked[i].Swap(nil)
+		c := s.Swap(nil)
 		if c == nil {
 			continue
 		}
@@ -88,6 +97,9 @@ func (p *Pool) takeParked(ctx context.Context, h *held) bool {
 			return true
 		}
 		_ = sc.Raw(func(any) error { return driver.ErrBadConn })
+		if ctx.Err() != nil {
+			return false
+		}
 	}
 	return false
 }
@@ -96,25 +108,58 @@ func (p *Pool) takeParked(ctx context.Context, h *held) bool {
 func (p *Pool) unpark() {
 	for i := range p.parked {
 		if c := p.parked[i].Swap(nil); c != nil {
-			sc := c.sc
-			c.sc = nil
-			_ = sc.Close()
+			c.giveBack()
 		}
 	}
 }
 
-// unparkLater is called by the timer, once after a connection was parked.
-func (p *Pool) unparkLater() {
-	p.unparking.Store(false)
-	p.limitIdle()
-	p.unpark()
+func (p *physical) giveBack() {
+	sc := p.sc
+	p.sc = nil
+	_ = sc.Close()
 }
 
-// limitIdle keeps the limit on idle connections, of which the parked ones are some.
-func (p *Pool) limitIdle() {
-	n := p.cfg.MaxIdleConns
-	if p.unparking.Load() {
-		n -= len(p.parked)
+// tick is called by the timer while connections are parked.
+func (p *Pool) tick() {
+	now := int64(time.Since(p.began))
+	p.now.Store(now)
+	p.ticking.Store(false)
+	left := false
+	for i := range p.parked {
+		s := &p.parked[i]
+		c := s.Load()
+		if c == nil {
+			continue
+		}
+		old, idle := p.tooOld(c, now), p.cfg.ConnMaxIdleTime > 0 && time.Duration(now-c.parkedAt.Load()) >= p.cfg.ConnMaxIdleTime
+		switch {
+		case !old && !idle:
+			left = true
+		case !s.CompareAndSwap(c, nil): // taken in between
+		case old:
+			p.agedOut.Add(1)
+			c.end()
+		default:
+			p.idledOut.Add(1)
+			c.end()
+		}
 	}
-	p.db.SetMaxIdleConns(n)
+	if left && !p.closed.Load() && p.ticking.CompareAndSwap(false, true) {
+		p.timer.Reset(parkedTick)
+		if p.closed.Load() {
+			p.timer.Stop()
+		}
+	}
+}
+
+// tooOld reports that a connection has reached ConnMaxLifetime.
+func (p *Pool) tooOld(c *physical, now int64) bool {
+	return p.cfg.ConnMaxLifetime > 0 && time.Duration(now)-c.opened.Sub(p.began) >= p.cfg.ConnMaxLifetime
+}
+
+// end closes a connection that was parked.
+func (p *physical) end() {
+	sc := p.sc
+	p.sc = nil
+	_ = sc.Raw(func(any) error { return driver.ErrBadConn })
 }

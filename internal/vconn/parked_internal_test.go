@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -44,7 +45,7 @@ func together(t *testing.T, p *Pool, n int) {
 	t.Helper()
 	out := make([]held, n)
 	for i := range out {
-		if p.takeParked(t.Context(), &out[i]) {
+		if p.takeParked(t.Context(), &out[i], uint32(i)) {
 			continue
 		}
 		sc, err := p.db.Conn(t.Context())
@@ -52,7 +53,7 @@ func together(t *testing.T, p *Pool, n int) {
 		require.NoError(t, sc.Raw(func(dc any) error { out[i] = held{sc: sc, p: dc.(*physical)}; return nil }))
 	}
 	for i := range out {
-		if !p.park(&out[i]) {
+		if !p.park(&out[i], uint32(i)) {
 			require.NoError(t, out[i].sc.Close())
 		}
 	}
@@ -61,7 +62,7 @@ func together(t *testing.T, p *Pool, n int) {
 // checkout takes a connection and gives it back, as a Conn does.
 func checkout(ctx context.Context, p *Pool) error {
 	var h held
-	if !p.takeParked(ctx, &h) {
+	if !p.takeParked(ctx, &h, 1) {
 		sc, err := p.db.Conn(ctx)
 		if err != nil {
 			return err
@@ -70,7 +71,7 @@ func checkout(ctx context.Context, p *Pool) error {
 			return err
 		}
 	}
-	if !p.park(&h) {
+	if !p.park(&h, 1) {
 		return h.sc.Close()
 	}
 	return nil
@@ -85,10 +86,6 @@ func TestParkedConnectionIsUsedAgain(t *testing.T) {
 		require.Equal(t, []int{1, 0, 1}, []int{s.OpenConnections, s.InUse, s.Idle})
 	}
 	first := parkedIn(p)
-	// It goes back to the *sql.DB by itself, which hands it out again.
-	require.Eventually(t, func() bool { return parkedIn(p) == nil && p.db.Stats().Idle == 1 }, 10*parkedFor, 10*time.Millisecond)
-	require.NoError(t, checkout(t.Context(), p))
-	require.Same(t, first, parkedIn(p))
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -110,23 +107,113 @@ func TestParkedConnectionIsUsedAgain(t *testing.T) {
 	require.Error(t, checkout(t.Context(), p))
 }
 
-// TestParkedConnectionIsAnIdleOne: the limit on idle connections holds for it as well.
+// TestParkedConnectionIsAnIdleOne: the limit on idle connections holds for it as well, and a pool that is at rest for a while
+// has as many as before.
 func TestParkedConnectionIsAnIdleOne(t *testing.T) {
-	for _, limit := range []int{1, 2, 5, 40} {
-		p, _ := parkingPool(func(c *PoolConfig) { c.MaxIdleConns = limit })
-		require.NoError(t, checkout(t.Context(), p))
-		for range 2 {
-			together(t, p, limit+9)
-			require.Equal(t, limit, p.Stats().Idle)
-			require.Equal(t, limit, p.Stats().OpenConnections)
-			require.Eventually(t, func() bool { return parkedIn(p) == nil && p.db.Stats().Idle == limit }, 10*parkedFor, 10*time.Millisecond)
-			require.Equal(t, limit, p.Stats().OpenConnections, "none is lost when it goes back")
+	for _, limit := range []int{1, 2, 5, 40, maxParked + 6} {
+		synctest.Test(t, func(t *testing.T) {
+			p, _ := parkingPool(func(c *PoolConfig) { c.MaxIdleConns, c.ConnMaxIdleTime = limit, time.Hour })
 			require.NoError(t, checkout(t.Context(), p))
-			require.LessOrEqual(t, p.Stats().OpenConnections, limit)
-			require.Greater(t, p.Stats().OpenConnections, limit-len(p.parked), "room is made for those that may be parked, and no more")
-		}
-		require.NoError(t, p.Close())
+			for range 2 {
+				together(t, p, limit+9)
+				require.Equal(t, limit, p.Stats().Idle)
+				require.Equal(t, limit, p.Stats().OpenConnections)
+				time.Sleep(time.Minute)
+				require.NoError(t, checkout(t.Context(), p))
+				require.Equal(t, limit, p.Stats().OpenConnections)
+			}
+			require.NoError(t, p.Close())
+			require.Zero(t, p.Stats().OpenConnections)
+		})
 	}
+}
+
+// TestParkedConnectionAges: one that rests for ConnMaxIdleTime is closed, and one that has reached ConnMaxLifetime, be it in use
+// all the time; and both are counted as database/sql counts them.
+func TestParkedConnectionAges(t *testing.T) {
+	const rest, life = time.Minute, time.Hour
+	pool := func(t *testing.T, change func(*PoolConfig)) *Pool {
+		p, _ := parkingPool(change)
+		require.NoError(t, checkout(t.Context(), p))
+		time.Sleep(rest) // whatever the clock of the pool shows then
+		return p
+	}
+	t.Run("idle", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			p := pool(t, func(c *PoolConfig) { c.ConnMaxIdleTime = rest })
+			defer p.Close()
+			for range 3 {
+				time.Sleep(2 * rest)
+				synctest.Wait()
+				require.Zero(t, p.Stats().OpenConnections)
+				require.NoError(t, checkout(t.Context(), p))
+				first := parkedIn(p)
+				for range 4 {
+					time.Sleep(rest - 2*parkedTick)
+					require.NoError(t, checkout(t.Context(), p))
+					require.Same(t, first, parkedIn(p), "it was in use meanwhile")
+				}
+			}
+			time.Sleep(rest + 2*parkedTick)
+			synctest.Wait()
+			require.Equal(t, int64(4), p.Stats().MaxIdleTimeClosed)
+		})
+	})
+	t.Run("at rest and old", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			p := pool(t, func(c *PoolConfig) { c.ConnMaxLifetime = life })
+			defer p.Close()
+			time.Sleep(life - rest - 2*parkedTick)
+			require.Equal(t, 1, p.Stats().OpenConnections)
+			time.Sleep(4 * parkedTick)
+			synctest.Wait()
+			require.Zero(t, p.Stats().OpenConnections)
+			require.Equal(t, int64(1), p.Stats().MaxLifetimeClosed)
+		})
+	})
+	t.Run("in use and old", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			p := pool(t, func(c *PoolConfig) { c.ConnMaxLifetime = life })
+			defer p.Close()
+			first := parkedIn(p)
+			var h held
+			for range 59 {
+				require.True(t, p.takeParked(t.Context(), &h, 1))
+				require.Same(t, first, h.p)
+				time.Sleep(rest) // no tick finds it parked
+				if !p.park(&h, 1) {
+					require.NoError(t, h.sc.Close())
+					break
+				}
+			}
+			require.Nil(t, parkedIn(p))
+			require.Zero(t, p.Stats().OpenConnections)
+		})
+	})
+	t.Run("without limits", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			p := pool(t, nil)
+			defer p.Close()
+			first := parkedIn(p)
+			time.Sleep(1000 * life)
+			require.NoError(t, checkout(t.Context(), p))
+			require.Same(t, first, parkedIn(p))
+		})
+	})
+}
+
+// TestParkedConnectionIsFoundFromAnywhere: those that look for one elsewhere first find it all the same, and do not open another.
+func TestParkedConnectionIsFoundFromAnywhere(t *testing.T) {
+	p, _ := parkingPool(nil)
+	defer p.Close()
+	require.NoError(t, checkout(t.Context(), p))
+	for home := range uint32(9) {
+		var h held
+		require.True(t, p.takeParked(t.Context(), &h, home))
+		require.False(t, p.takeParked(t.Context(), new(held), home))
+		require.True(t, p.park(&h, ^home))
+	}
+	require.Equal(t, 1, p.Stats().OpenConnections)
 }
 
 // TestParkedNowhereWhereItCouldBeSeen: a limit on connections, and a short life or rest, hold exactly.

@@ -17,33 +17,34 @@ import (
 // physical is a real connection in a node's pool. database/sql pools it; a Conn that has it checked out uses the native
 // connection directly.
 type physical struct {
-	native  driver.Conn
-	wire    monitor.Wire // of native
-	pool    *Pool
-	epoch   uint64          // of the pool when it was opened: a node that changes its role drops what is older
-	opened  time.Time       // when it was open: a sample that began later can speak for it
-	proof   core.Sample     // read on this very connection: when it was opened, or newer
-	backend monitor.Backend // the server's side of it; zero when unknown
-
+	// What each statement needs comes first: it shares few cache lines.
+	native driver.Conn
+	wire   monitor.Wire // of native
 	// What the native connection can do, found once; nil when it cannot.
 	queryer   driver.QueryerContext
-	execer    driver.ExecerContext
-	checker   driver.NamedValueChecker
 	resetter  driver.SessionResetter
 	validator driver.Validator
+	pool      *Pool
+	epoch     uint64       // of the pool when it was opened: a node that changes its role drops what is older
+	sc        *sql.Conn    // while it is parked; owned by whoever has the connection checked out
+	parkedAt  atomic.Int64 // of the pool's clock
+	busy      atomic.Uint32
+	litter    atomic.Bool // dead is not empty
+	closed    atomic.Bool // Close was called
+	used      bool        // it has been checked out before; owned as sc is
+	opened    time.Time   // when it was open: a sample that began later can speak for it
+	proof     core.Sample // read on this very connection: when it was opened, or newer
+
+	execer  driver.ExecerContext
+	checker driver.NamedValueChecker
+	backend monitor.Backend // the server's side of it; zero when unknown
 
 	// Owned by whoever has the connection checked out:
-	used  bool      // it has been checked out before
 	left  time.Time // of a writer: when it went back to its pool
-	sc    *sql.Conn // while it is parked
 	stmts map[string]*shared
 
-	closed atomic.Bool // Close was called
-	busy   atomic.Uint32
-
-	mu     sync.Mutex
-	litter atomic.Bool // dead is not empty
-	dead   []*shared   // guarded by mu: statements that nobody uses, to be closed by the next who has the connection
+	mu   sync.Mutex
+	dead []*shared // guarded by mu: statements that nobody uses, to be closed by the next who has the connection
 }
 
 // shared is a native statement that several virtual statements of the same text use on one connection.

@@ -58,7 +58,7 @@ func (c *Conn) place(ctx context.Context, st *sqlclass.Statement, retry core.Ret
 				d.Err = fmt.Errorf("%w that could be reached: %w", router.ErrNoReplica, failure)
 			}
 			err := c.explain(d)
-			c.cluster.Router.Report(ctx, d)
+			c.report(ctx, d)
 			return nil, err
 		}
 		h, err := c.connect(ctx, d)
@@ -69,7 +69,7 @@ func (c *Conn) place(ctx context.Context, st *sqlclass.Statement, retry core.Ret
 			return h, nil
 		case d.Role != core.RoleReplica || ctx.Err() != nil:
 			d.Err = err
-			c.cluster.Router.Report(ctx, d)
+			c.report(ctx, d)
 			return nil, err
 		}
 		exclude |= 1 << d.Node
@@ -127,7 +127,7 @@ func showsLast(st *sqlclass.Statement) bool {
 // refuse reports that the current statement runs nowhere.
 func (c *Conn) refuse(ctx context.Context, err error) error {
 	c.decided.Node, c.decided.Err = -1, err
-	c.cluster.Router.Report(ctx, &c.decided)
+	c.report(ctx, &c.decided)
 	return err
 }
 

@@ -87,9 +87,13 @@ type Pool struct {
 	shared atomic.Bool // several servers answer under its name
 	closed atomic.Bool
 
-	parked    []atomic.Pointer[physical] // slots for parked connections; none when nothing is parked
-	unparking atomic.Bool                // timer is set
-	timer     *time.Timer                // calls unparkLater
+	parked  []slot
+	ticking atomic.Bool  // timer is set
+	timer   *time.Timer  // calls tick
+	began   time.Time    // when the pool was made
+	now     atomic.Int64 // nanoseconds since then, as of the last tick
+	// Parked connections that were closed: they were too old, or idle for too long.
+	agedOut, idledOut atomic.Int64
 
 	mu   sync.Mutex
 	open map[*physical]struct{} // guarded by mu
@@ -97,12 +101,12 @@ type Pool struct {
 
 // NewPool makes a pool. It opens nothing yet.
 func NewPool(cfg PoolConfig) *Pool {
-	p := &Pool{cfg: cfg, parked: make([]atomic.Pointer[physical], cfg.slots()), open: make(map[*physical]struct{})}
-	p.timer = time.AfterFunc(time.Hour, p.unparkLater)
+	p := &Pool{cfg: cfg, parked: make([]slot, cfg.slots()), began: time.Now(), open: make(map[*physical]struct{})}
+	p.timer = time.AfterFunc(time.Hour, p.tick)
 	p.timer.Stop()
 	p.db = sql.OpenDB(poolConnector{p})
 	p.db.SetMaxOpenConns(cfg.MaxOpenConns)
-	p.db.SetMaxIdleConns(cfg.MaxIdleConns)
+	p.limitIdle()
 	p.db.SetConnMaxLifetime(cfg.ConnMaxLifetime)
 	p.db.SetConnMaxIdleTime(cfg.ConnMaxIdleTime)
 	return p
@@ -116,9 +120,14 @@ func (p *Pool) Close() error {
 	return p.db.Close()
 }
 
+// limitIdle keeps the limit on idle connections, of which the parked ones are some.
+func (p *Pool) limitIdle() { p.db.SetMaxIdleConns(p.cfg.MaxIdleConns - len(p.parked)) }
+
 // Stats returns the pool's statistics. A parked connection is an idle one.
 func (p *Pool) Stats() sql.DBStats {
 	s := p.db.Stats()
+	s.MaxLifetimeClosed += p.agedOut.Load()
+	s.MaxIdleTimeClosed += p.idledOut.Load()
 	for i := range p.parked {
 		if p.parked[i].Load() != nil && s.InUse > 0 {
 			s.InUse--

@@ -56,7 +56,7 @@ func (c *Conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 		return nil, c.misused
 	}
 	s := &Stmt{c: c, query: query}
-	st := c.cluster.Classifier.Classify(query)
+	st := c.cluster.Classifier.ClassifyFor(c.number, query)
 	if c.skip != nil && c.skip.query == query && c.skip.h.attached() {
 		s.skip = c.skip
 	}
@@ -145,7 +145,7 @@ func (s *Stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 	var rows driver.Rows
 	var a arguments
 	a.keep(args)
-	st := s.c.cluster.Classifier.Classify(s.query)
+	st := s.c.cluster.Classifier.ClassifyFor(s.c.number, s.query)
 	err := s.c.execute(ctx, &st, s.query, s.placed(), true, func(p *physical) error {
 		native, err := s.prepared(ctx, p)
 		if err == nil {
@@ -164,7 +164,7 @@ func (s *Stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 	var result driver.Result
 	var a arguments
 	a.keep(args)
-	st := s.c.cluster.Classifier.Classify(s.query)
+	st := s.c.cluster.Classifier.ClassifyFor(s.c.number, s.query)
 	err := s.c.execute(ctx, &st, s.query, s.placed(), false, func(p *physical) error {
 		native, err := s.prepared(ctx, p)
 		if err == nil {

@@ -61,7 +61,7 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		}
 	}
 	if h != nil {
-		c.cluster.Router.Report(ctx, &c.decided)
+		c.report(ctx, &c.decided)
 	}
 	if err != nil {
 		return nil, plain(err)
