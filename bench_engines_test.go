@@ -30,7 +30,7 @@ func benchMySQLPaired(b *testing.B, start func(dbtest.TB, dbtest.MySQLOptions) *
 	c := start(b, dbtest.MySQLOptions{Replicas: 1})
 	fill := "INSERT INTO bench VALUES (1, 0)"
 	require.NoError(b, c.Primary().Exec(testContext(b), "CREATE TABLE bench (id int PRIMARY KEY, n bigint NOT NULL)", fill))
-	for n := 1; n < benchGoroutines; n *= 2 {
+	for n := 1; n < benchRows; n *= 2 {
 		require.NoError(b, c.Primary().Exec(testContext(b), "INSERT INTO bench SELECT id + (SELECT max(id) FROM bench), 0 FROM bench"))
 	}
 	require.NoError(b, c.WaitCaughtUp(testContext(b)))

@@ -164,6 +164,12 @@ func TestReadAllocates(t *testing.T) {
 // benchGoroutines is how many statements are under way at one time on a real server.
 const benchGoroutines = 16
 
+// benchRows is how many rows a table has, and benchRow the row of one goroutine: others' are on other pages, so that nobody
+// waits for a page.
+const benchRows = 1000
+
+func benchRow(goroutine int) int { return goroutine*61%benchRows + 1 }
+
 // postgresPools returns a routed pool over a private primary and a standby, and a bare one of the server that does the
 // work: the standby for reads.
 func postgresPools(b *testing.B, reads bool) map[string]pool {
@@ -171,7 +177,7 @@ func postgresPools(b *testing.B, reads bool) map[string]pool {
 	c := dbtest.StartPostgresT(b, dbtest.PostgresOptions{Standbys: 1})
 	require.NoError(b, c.Primary().Exec(testContext(b),
 		"CREATE TABLE bench (id int PRIMARY KEY, n bigint NOT NULL) WITH (fillfactor = 50)",
-		"INSERT INTO bench SELECT i, 0 FROM generate_series(1, 1000) i"))
+		fmt.Sprintf("INSERT INTO bench SELECT i, 0 FROM generate_series(1, %d) i", benchRows)))
 	require.NoError(b, c.WaitCaughtUp(testContext(b)))
 	node := c.Primary()
 	if reads {
@@ -205,9 +211,9 @@ func benchPostgres(b *testing.B, reads bool, run func(p pool, id int) error) {
 	benchEach(b, postgresPools(b, reads), func(b *testing.B, p pool) {
 		procs := runtime.GOMAXPROCS(0)
 		b.SetParallelism((benchGoroutines + procs - 1) / procs)
-		ids := make(chan int, 1000)
+		ids := make(chan int, benchRows)
 		for id := range cap(ids) {
-			ids <- id + 1
+			ids <- benchRow(id)
 		}
 		b.RunParallel(func(pb *testing.PB) {
 			own, id := p, <-ids
@@ -284,7 +290,7 @@ func benchPoolsPaired(b *testing.B, pools map[string]pool, run func(p pool, id i
 					own := pools[name]
 					own.ctx = readroute.WithSession(context.Background())
 					for time.Since(begin) < turn {
-						if err := run(own, id+1); err != nil {
+						if err := run(own, benchRow(id)); err != nil {
 							b.Error(err)
 							return
 						}
