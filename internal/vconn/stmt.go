@@ -106,7 +106,7 @@ func (c *Conn) prepareSkipped(ctx context.Context, st *sqlclass.Statement, s *St
 	case err == nil:
 		s.skip = &skipped{h: h, query: s.query, decided: c.decided, second: second}
 	case h != nil && !errors.Is(err, driver.ErrBadConn): // else it has been reported, or database/sql runs it once more
-		c.cluster.Router.Report(ctx, &c.decided)
+		c.report(ctx, &c.decided)
 	}
 	return plain(err)
 }
