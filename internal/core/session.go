@@ -280,11 +280,17 @@ func missing(p, position *Position, history MariaDBGTID) bool {
 	return p.GTIDs().CoveredBy(position.GTIDs()) == NotCovered
 }
 
+// Awaits reports that the session waits for a capture already, with an earlier write on the same server: Wrote would change nothing.
+func (s *Session) Awaits(cluster string, writer Start, capture *Capture) bool {
+	c := s.state.Load().find(cluster)
+	return c != nil && capture != nil && c.waitsFor(writer, capture)
+}
+
 // Wrote records a write that ended at now on the server writer. Its position is what capture will find; a nil capture
 // records the time alone. own says that the write's outcome is unknown, so that only this capture covers it. window is
 // how long the primary is asked for if the capture cannot speak for the write.
 func (s *Session) Wrote(cluster string, now time.Time, writer Start, capture *Capture, own bool, window time.Duration) {
-	if c := s.state.Load().find(cluster); c != nil && capture != nil && !own && c.waitsFor(writer, capture) {
+	if !own && s.Awaits(cluster, writer, capture) {
 		return
 	}
 	s.grow(cluster, func(c clusterState) clusterState {

@@ -40,7 +40,7 @@ type physical struct {
 	backend monitor.Backend // the server's side of it; zero when unknown
 
 	// Owned by whoever has the connection checked out:
-	left  time.Time // of a writer: when it went back to its pool
+	left  time.Duration // of a writer: when it went back to its pool, since that was made
 	stmts map[string]*shared
 
 	mu   sync.Mutex
@@ -92,7 +92,7 @@ func (p *physical) IsValid() bool {
 		return false
 	}
 	if p.pool.cfg.Writer {
-		p.left = time.Now()
+		p.left = time.Since(p.pool.began)
 	}
 	return p.validator == nil || p.validator.IsValid()
 }
@@ -111,7 +111,9 @@ func (p *physical) inStep() bool {
 }
 
 // gone reports that the server has ended the connection while it lay idle in its pool.
-func (p *physical) gone() bool { return time.Since(p.left) >= shortRest && p.wire.HungUp() }
+func (p *physical) gone() bool {
+	return time.Since(p.pool.began)-p.left >= shortRest && p.wire.HungUp()
+}
 
 // ResetSession runs before the connection is used again. database/sql takes no other error than ErrBadConn seriously,
 // so a connection that could not be reset is a bad one.
