@@ -91,8 +91,8 @@ func (u *user) conn() {
 	}
 	defer conn.Close()
 	byText := u.rng.IntN(3) == 0
-	if byText {
-		u.byText(conn)
+	if byText && !u.byText(conn) {
+		return
 	}
 	for range 1 + u.rng.IntN(3) {
 		if u.rng.IntN(3) == 0 {
@@ -106,8 +106,9 @@ func (u *user) conn() {
 	}
 }
 
-// byText writes in a transaction that is begun and ended by text.
-func (u *user) byText(conn execer) {
+// byText writes in a transaction that is begun and ended by text. It reports whether that is over: what is written after a ROLLBACK
+// that has not run is acknowledged, and is still in it.
+func (u *user) byText(conn execer) (over bool) {
 	b, key, version := u.begins(u.ctx, 0)
 	_, err := conn.ExecContext(b.ctx, "BEGIN")
 	if err == nil {
@@ -115,10 +116,16 @@ func (u *user) byText(conn execer) {
 	}
 	if err == nil {
 		_, err = conn.ExecContext(b.ctx, "COMMIT")
-	} else {
-		_, _ = conn.ExecContext(b.ctx, "ROLLBACK") // it may be gone already
+	}
+	over = err == nil
+	if !over {
+		ctx, cancel := context.WithTimeout(u.ctx, limits[len(limits)-1]) // the time of the write may be why
+		_, rollback := conn.ExecContext(ctx, "ROLLBACK")
+		cancel()
+		over = rollback == nil
 	}
 	u.done(b, outcome(err), err)
+	return over
 }
 
 // prepared uses statements that are prepared, more than once.
