@@ -117,15 +117,13 @@ func (u *user) byText(conn execer) (over bool) {
 	if err == nil {
 		_, err = conn.ExecContext(b.ctx, "COMMIT")
 	}
-	over = err == nil
-	if !over {
-		ctx, cancel := context.WithTimeout(u.ctx, limits[len(limits)-1]) // the time of the write may be why
-		_, rollback := conn.ExecContext(ctx, "ROLLBACK")
-		cancel()
-		over = rollback == nil
-	}
 	u.done(b, outcome(err), err)
-	return over
+	if err != nil {
+		ctx, cancel := context.WithTimeout(u.ctx, limits[len(limits)-1]) // the time of the write may be over, and be why
+		defer cancel()
+		_, err = conn.ExecContext(ctx, "ROLLBACK")
+	}
+	return err == nil
 }
 
 // prepared uses statements that are prepared, more than once.
