@@ -61,13 +61,14 @@ type Router struct {
 
 	cfg      Config
 	places   []core.Place
-	tags     map[string]uint64             // nodes, by tag
-	barred   uint64                        // nodes that have a tag
-	control  atomic.Uint64                 // a control
-	goOn     atomic.Pointer[[]string]      // transactions that were under way on the primary for too long to be just committing
-	inflight []load                        // statements that run on each node
-	fallback chan struct{}                 // a slot for each read that falls back; nil: no limit
-	counts   [countStripes][]atomic.Uint64 // by node and reason: each stripe for some of the callers
+	tags     map[string]uint64        // nodes, by tag
+	barred   uint64                   // nodes that have a tag
+	control  atomic.Uint64            // a control
+	goOn     atomic.Pointer[[]string] // transactions that were under way on the primary for too long to be just committing
+	inflight []load                   // statements that run on each node
+	fallback chan struct{}            // a slot for each read that falls back; nil: no limit
+	counts   []atomic.Uint64          // by node and reason: a stripe for some of the callers, the next for others
+	stripe   int                      // how many counters a stripe has
 	names    map[string]int
 }
 
@@ -80,9 +81,8 @@ func New(cfg Config, m *monitor.Monitor, c *monitor.Captures, nodes []string) *R
 		inflight: make([]load, len(nodes)),
 		names:    make(map[string]int, len(nodes)),
 	}
-	for i := range r.counts {
-		r.counts[i] = make([]atomic.Uint64, (len(nodes)+1)*core.NumReasons)
-	}
+	r.stripe = ((len(nodes)+1)*core.NumReasons + 15) &^ 7 // no two share a cache line
+	r.counts = make([]atomic.Uint64, countStripes*r.stripe)
 	for i, n := range nodes {
 		r.names[n] = i
 		r.places = append(r.places, core.Place{
@@ -362,7 +362,7 @@ const countStripes = 16
 
 // Report counts a decision and tells the hook. Callers at one time should give different numbers.
 func (r *Router) Report(ctx context.Context, d *Decided, caller uint32) {
-	r.counts[caller%countStripes][(d.Node+1)*core.NumReasons+int(d.Reason)].Add(1)
+	r.counts[int(caller%countStripes)*r.stripe+(d.Node+1)*core.NumReasons+int(d.Reason)].Add(1)
 	if r.cfg.OnDecision != nil {
 		r.cfg.OnDecision(ctx, d)
 	}
@@ -370,8 +370,8 @@ func (r *Router) Report(ctx context.Context, d *Decided, caller uint32) {
 
 // Count returns how many statements went to node i, or nowhere with -1, for a reason.
 func (r *Router) Count(i int, reason core.Reason) (n uint64) {
-	for s := range r.counts {
-		n += r.counts[s][(i+1)*core.NumReasons+int(reason)].Load()
+	for at := (i+1)*core.NumReasons + int(reason); at < len(r.counts); at += r.stripe {
+		n += r.counts[at].Load()
 	}
 	return n
 }
