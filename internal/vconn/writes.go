@@ -76,7 +76,7 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 		c.inTx(ctx, st)
 		begun := c.rawTx && !before && st.BeginsTx && !st.Multi // it had nothing to end
 		ends := (st.EndsTx || st.MayEndTx) && !begun
-		if ends && (err == nil || !c.nothingSent(err)) || err != nil && c.cluster.Engine.Refused(err) && c.survivesRollback(h) {
+		if ends && (err == nil || !c.nothingSent(err)) || err != nil && c.cluster.Engine.Refused(err) && !tellsTx(h) {
 			c.implicit = true // an error may be one that has ended the transaction, as a deadlock does
 		}
 		switch {
@@ -253,8 +253,13 @@ func (c *Conn) rawTxEnded(ctx context.Context, st *sqlclass.Statement, h *held, 
 // survivesRollback reports that what a transaction has written may stand after it is rolled back: MySQL and MariaDB keep the rows of
 // tables without transactions, and a deadlock ends a transaction of which database/sql's Tx goes on. A marker is rolled back with it.
 func (c *Conn) survivesRollback(h *held) bool {
+	return !tellsTx(h) && c.cluster.Marking == nil
+}
+
+// tellsTx reports that the driver says whether a transaction is open.
+func tellsTx(h *held) bool {
 	_, known := h.p.wire.InTx()
-	return !known && c.cluster.Marking == nil
+	return known
 }
 
 // rollsBack reports that a text that has ended a transaction cannot have committed it.
