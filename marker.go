@@ -114,7 +114,7 @@ func readMarker(ctx context.Context, db *sql.DB, table marker.Table) (rows [][]s
 }
 
 // PruneMarker deletes, through db, the rows of the marker table that were last moved longer than age ago by the clocks of their
-// writers, and returns how many. They are rows of processes that are gone, as a rule; one that still runs takes a new row
+// writers, and returns how many, also beside an error. They are rows of processes that are gone, as a rule; one that still runs takes a new row
 // when it writes again. A session whose token names a deleted row reads from the primary until it writes again, so age
 // should be longer than tokens live: a day is a good value. For the next probe replicas cannot be measured. age must be positive.
 //
@@ -127,14 +127,49 @@ func PruneMarker(ctx context.Context, db *sql.DB, m Marker, age time.Duration) (
 	if age <= 0 {
 		return 0, fmt.Errorf("%w: PruneMarker: age is %v, it must be positive", ErrBadConfig, age)
 	}
-	result, err := db.ExecContext(ctx, table.ForgetSQL(time.Now().Add(-age)))
-	if err == nil {
-		deleted, err = result.RowsAffected()
-	}
-	if err != nil {
-		return 0, fmt.Errorf("readroute: prune the marker table %s: %w", table, err)
+	if deleted, err = prune(ctx, db, table, time.Now().Add(-age)); err != nil {
+		return deleted, fmt.Errorf("readroute: prune the marker table %s: %w", table, err)
 	}
 	return deleted, nil
+}
+
+func prune(ctx context.Context, db *sql.DB, table marker.Table, before time.Time) (deleted int64, err error) {
+	writers, err := readColumn(ctx, db, table.OldSQL(before))
+	if err != nil {
+		return 0, err
+	}
+	for _, writer := range writers {
+		text := table.ForgetSQL(writer, before)
+		if text == "" {
+			continue
+		}
+		result, err := db.ExecContext(ctx, text)
+		if err != nil {
+			return deleted, err
+		}
+		n, err := result.RowsAffected()
+		if err != nil {
+			return deleted, err
+		}
+		deleted += n
+	}
+	return deleted, nil
+}
+
+func readColumn(ctx context.Context, db *sql.DB, query string) (column []string, err error) {
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var value string
+		if err := rows.Scan(&value); err != nil {
+			return nil, err
+		}
+		column = append(column, value)
+	}
+	return column, rows.Err()
 }
 
 // mark has the engine that was made for the servers read their positions in the marker table, if there is one.

@@ -21,6 +21,7 @@ var _ vconn.Marking = Marking{}
 // Mark implements vconn.Marking.
 func (m Marking) Mark(seen core.Position) vconn.Mark {
 	if mark := m.Writers.Mark(seen); mark != nil {
+		mark.dialect = m.Dialect()
 		return mark
 	}
 	return nil

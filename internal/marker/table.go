@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/sqlclass"
 )
 
 // DefaultTable is the table's name.
@@ -74,17 +75,43 @@ func (t Table) ReadTextSQL() string {
 	return "SELECT coalesce(string_agg(writer || ':' || seq || ':' || CASE WHEN writer = '" + identity + "' THEN owner ELSE '' END, ','), '') FROM " + t.name
 }
 
-// ForgetSQL deletes the rows that were last moved before a moment.
-func (t Table) ForgetSQL(before time.Time) string {
-	return fmt.Sprintf("DELETE FROM %s WHERE moved_at < %d AND writer <> '%s'", t.name, before.UnixMilli(), identity)
+// OldSQL reads the names of the writers whose rows were last moved before a moment.
+func (t Table) OldSQL(before time.Time) string {
+	return fmt.Sprintf("SELECT writer FROM %s WHERE moved_at < %d AND writer <> '%s'", t.name, before.UnixMilli(), identity)
+}
+
+// ForgetSQL deletes the row of a writer if it was last moved before a moment. It names the row by its key: a DELETE that looks for old rows
+// waits, on MySQL and MariaDB, for whoever moves a row that is not old, and has locked by then the rows of many others. It is empty for what
+// no writer's name is.
+func (t Table) ForgetSQL(writer string, before time.Time) string {
+	if !core.IsMarkerWriter(writer) {
+		return ""
+	}
+	return fmt.Sprintf("DELETE FROM %s WHERE writer = '%s' AND moved_at < %d", t.name, writer, before.UnixMilli())
 }
 
 func (t Table) insertSQL(writer, owner string, now time.Time) string {
 	return fmt.Sprintf("INSERT INTO %s (writer, seq, owner, moved_at) VALUES ('%s', 1, '%s', %d)", t.name, writer, owner, now.UnixMilli())
 }
 
-func (t Table) moveSQL(writer string, from uint64, now time.Time) string {
-	return fmt.Sprintf("UPDATE %s SET seq = %d, moved_at = %d WHERE writer = '%s' AND seq = %d", t.name, from+1, now.UnixMilli(), writer, from)
+// moveSQL moves a row from where it was left, and counts moved rows when it did. Where there is no such row, or elsewhere, it does not.
+//
+// PostgreSQL, MySQL and MariaDB find the row as INSERT does, by its key, and lock nothing beside it. An UPDATE would read a table as small as
+// this one from end to end on PostgreSQL, which at SERIALIZABLE refuses transactions for what others have moved in it meanwhile; and on
+// MySQL and MariaDB it would lock the gap where a row is not, in which others want to make theirs. So where there is no such row these
+// make one with the sequence 0, which is none.
+func (t Table) moveSQL(dialect sqlclass.Dialect, writer string, from uint64, now time.Time) (query string, moved int64) {
+	to, at := from+1, now.UnixMilli()
+	columns := fmt.Sprintf("(writer, seq, owner, moved_at) VALUES ('%s', 0, '', %d)", writer, at)
+	switch dialect {
+	case sqlclass.PostgreSQL:
+		return fmt.Sprintf("WITH moved AS (INSERT INTO %s AS m %s ON CONFLICT (writer) DO UPDATE SET seq = %d, moved_at = %d WHERE m.seq = %d"+
+			" RETURNING m.seq) SELECT 1 FROM moved WHERE seq > 0", t.name, columns, to, at, from), 1
+	case sqlclass.MySQL, sqlclass.MariaDB:
+		return fmt.Sprintf("INSERT INTO %s %s ON DUPLICATE KEY UPDATE moved_at = IF(seq = %d, %d, moved_at), seq = IF(seq = %d, %d, seq)",
+			t.name, columns, from, at, from, to), 2 // a row that was made counts 1
+	}
+	return fmt.Sprintf("UPDATE %s SET seq = %d, moved_at = %d WHERE writer = '%s' AND seq = %d", t.name, to, at, writer, from), 1
 }
 
 // errNoNumber is of a table without the row that NumberSQL makes.
@@ -101,6 +128,9 @@ func Position(rows [][]string) (core.Position, error) {
 		seq, err := strconv.ParseUint(row[1], 10, 63)
 		if err != nil {
 			return core.Position{}, fmt.Errorf("the seq of writer %.80q: %w", row[0], err)
+		}
+		if seq == 0 {
+			continue // see moveSQL
 		}
 		if row[0] == identity {
 			if number, err = strconv.ParseUint(row[2], 16, 64); err != nil {

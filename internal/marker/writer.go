@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/sqlclass"
 )
 
 // Writers are the rows of one process, or of one pool in it. It is safe for concurrent use.
@@ -21,7 +22,7 @@ type Writers struct {
 
 	mu   sync.Mutex
 	free []*row              // guarded by mu: nobody moves them now; the one that was given back last is at the end
-	lost []*row              // guarded by mu: perhaps a server is still moving them; the one that was given back last is at the end
+	lost []*row              // guarded by mu: perhaps a server still holds their locks; the one that was given back last is at the end
 	ours map[string]struct{} // guarded by mu: the names that were ever in the table, as far as is known
 }
 
@@ -90,8 +91,8 @@ func (w *Writers) give(r *row) {
 	w.free = append(w.free, r)
 }
 
-// lose leaves a row alone for a while. Whether it is where it was, it will tell when it is moved. One that was never in the table
-// cannot be tried again: a second row of its name would be refused.
+// lose leaves a row alone for a while. One that was never in the table is not tried again: until its lock is gone a second row of its
+// name would wait, and nobody misses it.
 func (w *Writers) lose(r *row) {
 	if r.seq == 0 {
 		return
@@ -133,6 +134,8 @@ type Mark struct {
 	row   *row
 	table uint64
 	next  uint64 // where the transaction leaves the row
+
+	dialect sqlclass.Dialect
 }
 
 // Mark takes a row for a transaction on a node that was seen at a position; nil when that is no marker's.
@@ -148,11 +151,12 @@ var errNotMoved = errors.New("its row was not made")
 // Move moves the row in the transaction in which exec runs statements.
 func (m *Mark) Move(ctx context.Context, exec func(ctx context.Context, query string) (int64, error)) error {
 	if m.row.seq > 0 {
-		n, err := exec(ctx, m.w.table.moveSQL(m.row.writer, m.row.seq, m.w.now()))
+		query, moved := m.w.table.moveSQL(m.dialect, m.row.writer, m.row.seq, m.w.now())
+		n, err := exec(ctx, query)
 		if err != nil {
 			return err
 		}
-		if n == 1 {
+		if n == moved {
 			m.next = m.row.seq + 1
 			return nil
 		}
@@ -189,5 +193,9 @@ func (m *Mark) Committed() {
 // RolledBack gives the row back where it was.
 func (m *Mark) RolledBack() { m.w.give(m.row) }
 
-// Lost leaves the row alone: nobody knows where it is, or whether it can be moved.
+// Lost leaves the row alone for a while: it is where it was, and the server may still hold its lock.
 func (m *Mark) Lost() { m.w.lose(m.row) }
+
+// Unknown leaves the row for ever: nobody knows where it is. If it has moved, and a failover loses that, it would stand for another
+// transaction the next time.
+func (m *Mark) Unknown() {}

@@ -25,7 +25,7 @@ type Marking interface {
 	Aborted(err error) bool
 }
 
-// Mark is what one transaction moves. It is for one goroutine at a time. Exactly one of Committed, RolledBack and Lost ends it.
+// Mark is what one transaction moves. It is for one goroutine at a time. Exactly one of Committed, RolledBack, Lost and Unknown ends it.
 type Mark interface {
 	// Move moves it in the transaction that exec runs statements in; exec returns how many rows one has changed.
 	Move(ctx context.Context, exec func(ctx context.Context, query string) (int64, error)) error
@@ -33,7 +33,8 @@ type Mark interface {
 	Position() core.Position
 	Committed()
 	RolledBack()
-	Lost() // nobody knows which
+	Lost()    // it is rolled back, now or later
+	Unknown() // nobody knows which
 }
 
 // mark is a Mark with what has become of it.
@@ -93,8 +94,10 @@ func (c *Conn) endMark(err error) {
 		m.Committed()
 	case !m.tried, err == nil && !m.moved, err != nil && c.cluster.Engine.Refused(err):
 		m.RolledBack()
-	default:
+	case !m.moved:
 		m.Lost()
+	default:
+		m.Unknown()
 	}
 }
 
