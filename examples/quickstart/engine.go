@@ -16,7 +16,7 @@ type engine struct {
 	save     string
 	look     string
 	lag      time.Duration // how late replica b always is
-	each     time.Duration // how long each way of reading is watched
+	length   time.Duration // how long the ways of reading are watched
 	deadline time.Duration // for everything
 }
 
@@ -25,15 +25,15 @@ var engines = map[string]engine{
 		start: func(_ context.Context, options replicatest.Options) (*replicatest.Cluster, error) {
 			return replicatest.New(options)
 		},
-		save: "UPDATE form SET revision = ? WHERE user_id = ?",
-		look: "SELECT revision FROM form WHERE user_id = ?",
-		lag:  150 * time.Millisecond, each: 750 * time.Millisecond, deadline: 20 * time.Second,
+		save: "UPDATE form SET revision = ? WHERE user_id = ? AND way = ?",
+		look: "SELECT revision FROM form WHERE user_id = ? AND way = ?",
+		lag:  150 * time.Millisecond, length: 900 * time.Millisecond, deadline: 10 * time.Second,
 	},
 	"postgres": {
 		start: postgres.New,
-		save:  "UPDATE form SET revision = $1 WHERE user_id = $2",
-		look:  "SELECT revision FROM form WHERE user_id = $1",
-		lag:   150 * time.Millisecond, each: 2400 * time.Millisecond, deadline: 18 * time.Second,
+		save:  "UPDATE form SET revision = $1 WHERE user_id = $2 AND way = $3",
+		look:  "SELECT revision FROM form WHERE user_id = $1 AND way = $2",
+		lag:   150 * time.Millisecond, length: 2400 * time.Millisecond, deadline: 18 * time.Second,
 	},
 	"mysql":   mysqlEngine(mysql.New),
 	"mariadb": mysqlEngine(mariadb.New),
@@ -41,11 +41,11 @@ var engines = map[string]engine{
 
 func mysqlEngine(start func(context.Context, replicatest.Options) (*replicatest.Cluster, error)) engine {
 	return engine{
-		start: start,
-		save:  "UPDATE form SET revision = ? WHERE user_id = ?",
-		look:  "SELECT revision FROM form WHERE user_id = ?",
-		lag:   time.Second, // the servers count in seconds
-		each:  2400 * time.Millisecond, deadline: 18 * time.Second,
+		start:  start,
+		save:   "UPDATE form SET revision = ? WHERE user_id = ? AND way = ?",
+		look:   "SELECT revision FROM form WHERE user_id = ? AND way = ?",
+		lag:    time.Second, // the servers count in seconds
+		length: 2400 * time.Millisecond, deadline: 18 * time.Second,
 	}
 }
 

@@ -51,13 +51,13 @@ func heading(out io.Writer) {
 	fmt.Fprintf(out, "%-14s %7s %7s %13s %17s\n", "", "saves", "reads", "stale reads", "off the primary")
 }
 
-// row prints what the users saw. Without routes every read went to a replica.
-func row(out io.Writer, name string, seen views, r *routes) {
+// row prints what the users of a way saw. Without routes every read went to a replica.
+func row(out io.Writer, w *way) {
 	off := 100.0
-	if r != nil {
-		off = percent(r.replica, r.reads)
+	if w.routes != nil {
+		off = percent(w.routes.replica, w.routes.reads)
 	}
-	fmt.Fprintf(out, "%-14s %7d %7d %13d %16.0f%%\n", name, seen.saves, seen.reads, seen.stale, off)
+	fmt.Fprintf(out, "%-14s %7d %7d %13d %16.0f%%\n", w.name, w.seen.saves, w.seen.reads, w.seen.stale, off)
 }
 
 // details prints where reads went and why, and how long they waited.

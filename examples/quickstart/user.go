@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -12,7 +13,7 @@ import (
 
 const (
 	think        = 20 * time.Millisecond // mean time between two reads of a user
-	readsPerSave = 15
+	readsPerSave = 10
 )
 
 // views is what one user, or all of them, have seen.
@@ -20,56 +21,58 @@ type views struct {
 	saves, reads, stale int
 }
 
-// watch lets the users use db for a while. Replica c stops for the middle third of it.
-func watch(ctx context.Context, c *cluster, db database) (views, error) {
-	var total views
+// watch lets the users of all ways look and save for a while, at the same time: nothing happens to one that does not happen to the others. Replica
+// c stops for the middle third of it.
+func watch(ctx context.Context, c *cluster, ways []*way) error {
 	late, stopping := c.Replica(0), c.Replica(1)
-	if err := errors.Join(late.SetLag(ctx, 0), c.Exec(ctx, "UPDATE form SET revision = 0"), late.SetLag(ctx, c.lag)); err != nil {
-		return total, err
+	if err := late.SetLag(ctx, c.lag); err != nil {
+		return err
 	}
-	end := time.Now().Add(c.each)
+	end := time.Now().Add(c.length)
 	var mu sync.Mutex
 	var failed error // the first that happens
 	var all sync.WaitGroup
-	for id := 1; id <= users; id++ {
-		all.Go(func() {
-			seen, err := use(ctx, c, db, id, end)
-			mu.Lock()
-			defer mu.Unlock()
-			if failed == nil {
-				failed = err
-			}
-			total.saves += seen.saves
-			total.reads += seen.reads
-			total.stale += seen.stale
-		})
+	for _, w := range ways {
+		for id := 1; id <= users; id++ {
+			all.Go(func() {
+				seen, err := use(ctx, c, w, id, end)
+				mu.Lock()
+				defer mu.Unlock()
+				if failed == nil && err != nil {
+					failed = fmt.Errorf("%s: %w", w.name, err)
+				}
+				w.seen.saves += seen.saves
+				w.seen.reads += seen.reads
+				w.seen.stale += seen.stale
+			})
+		}
 	}
-	sleep(ctx, c.each/3)
+	sleep(ctx, c.length/3)
 	paused := stopping.Pause(ctx)
-	sleep(ctx, c.each/3)
+	sleep(ctx, c.length/3)
 	resumed := stopping.Resume(ctx)
 	all.Wait()
 	if ctx.Err() != nil {
-		return total, ctx.Err()
+		return ctx.Err()
 	}
-	return total, errors.Join(failed, paused, resumed)
+	return errors.Join(failed, paused, resumed)
 }
 
 // use is one user, who looks at a form and saves it now and then; users with an even id only look.
-func use(ctx context.Context, c *cluster, db database, id int, end time.Time) (views, error) {
+func use(ctx context.Context, c *cluster, w *way, id int, end time.Time) (views, error) {
 	var seen views
 	ctx = readroute.WithSession(ctx) // this is all that the user's code does for readroute
 	saved := 0
 	for time.Now().Before(end) && ctx.Err() == nil {
 		if id%2 == 1 && rand.N(readsPerSave) == 0 {
 			saved++
-			if _, err := db.ExecContext(ctx, c.save, saved, id); err != nil {
+			if _, err := w.db.ExecContext(ctx, c.save, saved, id, w.number); err != nil {
 				return seen, err
 			}
 			seen.saves++
 		}
 		var revision int
-		if err := db.QueryRowContext(ctx, c.look, id).Scan(&revision); err != nil {
+		if err := w.db.QueryRowContext(ctx, c.look, id, w.number).Scan(&revision); err != nil {
 			return seen, err
 		}
 		seen.reads++

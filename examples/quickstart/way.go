@@ -16,9 +16,12 @@ type database interface {
 
 // way is one way to spread reads over a cluster.
 type way struct {
+	name   string
+	number int // its users' forms have it
 	db     database
 	close  func() error
 	routes *routes // nil when nobody says where the reads go
+	seen   views
 }
 
 type opener func(context.Context, *cluster) (*way, error)
