@@ -89,7 +89,7 @@ func (c *Conn) release(h *held) {
 		return
 	}
 	if !h.discard && h.p.litter.Load() {
-		h.discard, _ = h.p.interruptible((*physical).sweep)
+		h.discard = !h.p.swept(context.Background())
 	}
 	if h.discard {
 		_ = h.sc.Raw(func(any) error { return driver.ErrBadConn })

@@ -138,7 +138,7 @@ func (p *physical) ResetSession(ctx context.Context) error {
 		}
 	}
 	if p.litter.Load() {
-		if interrupted, _ := p.interruptible((*physical).sweep); interrupted {
+		if !p.swept(ctx) {
 			return driver.ErrBadConn
 		}
 	}
@@ -220,6 +220,16 @@ func (p *physical) release(s *shared) {
 	}
 	p.dead = append(p.dead, s)
 	p.litter.Store(true)
+}
+
+// swept closes the statements that nobody uses, within ctx and the time that a server has to answer: a driver waits for that
+// longer, and the statements were somebody else's. It reports whether the connection is still good.
+func (p *physical) swept(ctx context.Context) bool {
+	ctx, cancel := p.pool.limited(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, p.wire.Interrupt)
+	interrupted, _ := p.interruptible((*physical).sweep)
+	return stop() && !interrupted
 }
 
 // sweep closes the statements that nobody uses. Only who has the connection checked out may call it.

@@ -2,6 +2,8 @@ package vconn_test
 
 import (
 	"context"
+	"database/sql"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,6 +66,41 @@ func TestStatementsOfASilentReplica(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, conn.Close())
 	require.Less(t, time.Since(began), bound)
+}
+
+// TestStatementsOfASilentPrimary: nobody ends what waits for the primary, and a driver gives the server five seconds to close a
+// statement. Neither whoever gives a connection back waits for that, nor whoever gets one on which others have left statements.
+func TestStatementsOfASilentPrimary(t *testing.T) {
+	c := sharedCluster(t)
+	config := configFor(c)
+	config.ProbeTimeout = 500 * time.Millisecond
+	db := open(t, c, config)
+	ctx := readroute.WithLevel(sessionContext(t), readroute.LevelPrimary)
+	use := func(prepare func(context.Context, string) (*sql.Stmt, error)) {
+		t.Helper()
+		stmt, err := prepare(ctx, "SELECT 1")
+		require.NoError(t, err)
+		require.NoError(t, stmt.QueryRowContext(ctx).Scan(new(int)))
+		require.Equal(t, readroute.RolePrimary, db.last(t).Role)
+		require.NoError(t, stmt.Close())
+	}
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	use(conn.PrepareContext) // this one is kept
+	use(db.PrepareContext)
+	require.NoError(t, c.Primary().Freeze(testContext(t)))
+	thaw := sync.OnceValue(func() error { return c.Primary().Thaw(context.Background()) })
+	t.Cleanup(func() { require.NoError(t, thaw()) })
+
+	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	require.ErrorIs(t, db.QueryRowContext(short, "SELECT 1").Scan(new(int)), context.DeadlineExceeded)
+	require.Less(t, time.Since(began), 2*time.Second)
+	began = time.Now()
+	require.NoError(t, conn.Close())
+	require.Less(t, time.Since(began), 3*time.Second)
+	require.NoError(t, thaw())
 }
 
 // TestSilentServerBehindASharedEndpoint: the monitor talks to another server of the endpoint and finds nothing wrong. A
