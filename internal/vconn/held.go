@@ -48,8 +48,14 @@ func (c *Conn) attach(ctx context.Context, h *held, pool *Pool) error {
 		return nil
 	}
 	c.getting = getting{Context: ctx}
-	sc, err := pool.db.Conn(&c.getting)
-	if err == nil && c.getting.p == nil {
+	sc, err := pool.conn(&c.getting, h, c.number)
+	switch {
+	case err != nil:
+	case sc == nil: // a parked one
+		c.getting = getting{}
+		c.cluster.Router.Begin(h.node)
+		return nil
+	case c.getting.p == nil:
 		if err = sc.Raw(c.grab); err != nil { // a new connection is not reset
 			_ = sc.Close()
 		}

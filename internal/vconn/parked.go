@@ -2,6 +2,7 @@ package vconn
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"sync/atomic"
 	"time"
@@ -23,23 +24,46 @@ type slot struct {
 	_ [56]byte
 }
 
-// slots is how many connections may be parked.
+// slots is how many connections may be parked. With a limit on open ones the *sql.DB keeps room for one that comes back to
+// somebody who waits no more.
 func (c *PoolConfig) slots() int {
-	if !c.parks() {
+	switch {
+	case !c.parks():
 		return 0
+	case c.MaxOpenConns > 0:
+		return min(maxParked, c.MaxIdleConns-1, c.MaxOpenConns-1)
 	}
 	return min(maxParked, c.MaxIdleConns)
 }
 
-// parks reports whether a pool of this kind parks at all. With a limit on open connections somebody may be waiting in the
-// *sql.DB for this very one; with a short life or a short rest a tick more would be seen.
+// parks reports whether a pool of this kind parks at all: with a short life or a short rest a tick more would be seen.
 func (c *PoolConfig) parks() bool {
 	long := func(d time.Duration) bool { return d <= 0 || d >= 10*parkedTick }
-	return c.MaxOpenConns <= 0 && c.MaxIdleConns > 0 && long(c.ConnMaxLifetime) && long(c.ConnMaxIdleTime)
+	return c.MaxIdleConns > 0 && c.MaxOpenConns != 1 && long(c.ConnMaxLifetime) && long(c.ConnMaxIdleTime)
 }
 
-// ages reports whether parked connections have to be looked at.
-func (c *PoolConfig) ages() bool { return c.ConnMaxLifetime > 0 || c.ConnMaxIdleTime > 0 }
+// awaited reports that somebody waits in the *sql.DB for a connection to be given back: no more may be opened. Whoever parks one
+// looks after that as well, and whoever begins to wait looks for a parked one after having said so: one of them sees the other.
+func (p *Pool) awaited() bool {
+	return p.cfg.MaxOpenConns > 0 && p.waiting.Load() > 0 && int(p.dialled.Load()) >= p.cfg.MaxOpenConns
+}
+
+// conn hands out a connection of the *sql.DB, with g, or a parked one, in h, that has been given back meanwhile.
+func (p *Pool) conn(g *getting, h *held, home uint32) (*sql.Conn, error) {
+	if p.cfg.MaxOpenConns > 0 && len(p.parked) > 0 {
+		p.waiting.Add(1)
+		defer p.waiting.Add(-1)
+		if p.takeParked(g.Context, h, home) {
+			return nil, nil
+		}
+	}
+	return p.db.Conn(g)
+}
+
+// ticks reports whether parked connections have to be looked at.
+func (c *PoolConfig) ticks() bool {
+	return c.ConnMaxLifetime > 0 || c.ConnMaxIdleTime > 0 || c.MaxOpenConns > 0
+}
 
 // at is the slot that is the i-th to be looked at from home.
 func (p *Pool) at(home uint32, i int) *slot {
@@ -49,12 +73,12 @@ func (p *Pool) at(home uint32, i int) *slot {
 // park keeps a connection that is fit for another checkout, in the slot at home or one after it. It reports whether it has.
 func (p *Pool) park(h *held, home uint32) bool {
 	c := h.p
-	ages := p.cfg.ages()
-	if ages && !p.ticking.Load() {
+	ticks := p.cfg.ticks()
+	if ticks && !p.ticking.Load() {
 		p.now.Store(int64(time.Since(p.began)))
 	}
 	now := p.now.Load()
-	if p.tooOld(c, now) || !c.IsValid() {
+	if p.awaited() || p.tooOld(c, now) || !c.IsValid() {
 		return false
 	}
 	c.sc = h.sc
@@ -65,9 +89,9 @@ func (p *Pool) park(h *held, home uint32) bool {
 		if s := p.at(home, i); s.Load() != nil || !s.CompareAndSwap(nil, c) {
 			continue
 		}
-		if p.closed.Load() || c.epoch != p.epoch.Load() {
-			p.unpark() // it came too late for whoever closes or drops
-		} else if ages && !p.ticking.Load() && p.ticking.CompareAndSwap(false, true) {
+		if p.closed.Load() || c.epoch != p.epoch.Load() || p.awaited() {
+			p.unpark() // it came too late for whoever closes, drops or waits
+		} else if ticks && !p.ticking.Load() && p.ticking.CompareAndSwap(false, true) {
 			p.timer.Reset(parkedTick)
 		}
 		return true
@@ -124,6 +148,9 @@ func (p *Pool) tick() {
 	now := int64(time.Since(p.began))
 	p.now.Store(now)
 	p.ticking.Store(false)
+	if p.awaited() {
+		p.unpark()
+	}
 	left := false
 	for i := range p.parked {
 		s := &p.parked[i]

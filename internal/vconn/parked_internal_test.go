@@ -45,12 +45,7 @@ func together(t *testing.T, p *Pool, n int) {
 	t.Helper()
 	out := make([]held, n)
 	for i := range out {
-		if p.takeParked(t.Context(), &out[i], uint32(i)) {
-			continue
-		}
-		sc, err := p.db.Conn(t.Context())
-		require.NoError(t, err)
-		require.NoError(t, sc.Raw(func(dc any) error { out[i] = held{sc: sc, p: dc.(*physical)}; return nil }))
+		require.NoError(t, get(t.Context(), p, &out[i], uint32(i)))
 	}
 	for i := range out {
 		if !p.park(&out[i], uint32(i)) {
@@ -59,17 +54,23 @@ func together(t *testing.T, p *Pool, n int) {
 	}
 }
 
-// checkout takes a connection and gives it back, as a Conn does.
+// get takes a connection, as a Conn does.
+func get(ctx context.Context, p *Pool, h *held, home uint32) error {
+	if p.takeParked(ctx, h, home) {
+		return nil
+	}
+	sc, err := p.conn(&getting{Context: ctx}, h, home)
+	if err != nil || sc == nil {
+		return err
+	}
+	return sc.Raw(func(dc any) error { *h = held{sc: sc, p: dc.(*physical)}; return nil })
+}
+
+// checkout takes a connection and gives it back.
 func checkout(ctx context.Context, p *Pool) error {
 	var h held
-	if !p.takeParked(ctx, &h, 1) {
-		sc, err := p.db.Conn(ctx)
-		if err != nil {
-			return err
-		}
-		if err := sc.Raw(func(dc any) error { h = held{sc: sc, p: dc.(*physical)}; return nil }); err != nil {
-			return err
-		}
+	if err := get(ctx, p, &h, 1); err != nil {
+		return err
 	}
 	if !p.park(&h, 1) {
 		return h.sc.Close()
@@ -220,6 +221,7 @@ func TestParkedConnectionIsFoundFromAnywhere(t *testing.T) {
 func TestParkedNowhereWhereItCouldBeSeen(t *testing.T) {
 	for name, change := range map[string]func(*PoolConfig){
 		"limit":    func(c *PoolConfig) { c.MaxOpenConns = 1 },
+		"one idle": func(c *PoolConfig) { c.MaxOpenConns, c.MaxIdleConns = 9, 1 },
 		"no idle":  func(c *PoolConfig) { c.MaxIdleConns = 0 },
 		"lifetime": func(c *PoolConfig) { c.ConnMaxLifetime = time.Second },
 		"idle":     func(c *PoolConfig) { c.ConnMaxIdleTime = time.Second },

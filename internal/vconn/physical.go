@@ -81,7 +81,9 @@ func (p *physical) Begin() (driver.Tx, error) { return nil, errNotForCallers }
 
 // Close closes the native connection.
 func (p *physical) Close() error {
-	p.closed.Store(true)
+	if !p.closed.Swap(true) {
+		p.pool.dialled.Add(-1)
+	}
 	p.pool.forget(p)
 	return p.native.Close()
 }

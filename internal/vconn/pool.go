@@ -88,6 +88,8 @@ type Pool struct {
 	closed atomic.Bool
 
 	parked  []slot
+	waiting atomic.Int32 // how many look for a connection past the slots, where their number is limited
+	dialled atomic.Int32 // connections that are open or being opened
 	ticking atomic.Bool  // timer is set
 	timer   *time.Timer  // calls tick
 	began   time.Time    // when the pool was made
@@ -187,11 +189,13 @@ func (c poolConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if g, ok := ctx.(*getting); ok {
 		ctx = g.Context // what a driver makes of it may outlive the checkout, whose context is used again
 	}
+	c.p.dialled.Add(1)
 	p, err := c.p.dial(ctx)
 	if c.p.cfg.Dialled != nil && ctx.Err() == nil && err != errSilent { //nolint:errorlint // never wrapped
 		c.p.cfg.Dialled(err)
 	}
 	if err != nil {
+		c.p.dialled.Add(-1)
 		return nil, err
 	}
 	return p, nil
