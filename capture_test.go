@@ -118,8 +118,14 @@ var noWrite = map[string]string{
 
 // TestK2_03_CaptureKnowsEveryMethod (K2-03) fails when database/sql or this package grows a method through which a write may pass.
 func TestK2_03_CaptureKnowsEveryMethod(t *testing.T) {
+	requireEveryMethod(t, ways())
+}
+
+// requireEveryMethod fails when there is a method that none of the ways goes through and that noWrite does not know.
+func requireEveryMethod(t *testing.T, ways []way) {
+	t.Helper()
 	covered := map[string]string{}
-	for _, by := range ways() {
+	for _, by := range ways {
 		for _, m := range strings.Fields(by.methods) {
 			covered[m] = by.name
 		}

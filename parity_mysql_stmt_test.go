@@ -2,11 +2,9 @@ package readroute_test
 
 import (
 	"database/sql"
-	"database/sql/driver"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -20,28 +18,17 @@ const mysqlCounted = "('Questions', 'Bytes_received', 'Com_begin', 'Com_commit',
 	"'Com_set_option', 'Com_stmt_prepare', 'Com_stmt_execute', 'Com_stmt_close', 'Com_stmt_reset')"
 
 // writer are the counters of the pool's one connection to the primary.
-func (p *mysqlParity) writer() mysqlCounters {
-	c := mysqlCounters{}
-	p.onConn(func(conn *sql.Conn) {
-		p.must(p.raw(conn, func(conn driver.Conn) error {
-			for _, row := range p.ask(conn, "SHOW SESSION STATUS WHERE Variable_name IN "+mysqlCounted) {
-				n, err := strconv.Atoi(row[1])
-				p.must(err)
-				c[row[0]] = n
-			}
-			return nil
-		}))
-	})
-	return c
-}
+func (p *mysqlParity) writer() mysqlCounters { return p.counters("primary") }
 
 // reader are the counters of the one connection that the pool reads on.
-func (p *mysqlParity) reader() mysqlCounters {
+func (p *mysqlParity) reader() mysqlCounters { return p.counters("replica") }
+
+func (p *mysqlParity) counters(role string) mysqlCounters {
 	schema := "performance_schema"
 	if p.servers.IsMariaDB() {
 		schema = "information_schema"
 	}
-	rows, err := p.db.QueryContext(p.ctx, "/* route:replica */ SELECT VARIABLE_NAME, VARIABLE_VALUE FROM "+schema+
+	rows, err := p.db.QueryContext(p.ctx, "/* route:"+role+" */ SELECT VARIABLE_NAME, VARIABLE_VALUE FROM "+schema+
 		".session_status WHERE VARIABLE_NAME IN "+mysqlCounted)
 	p.must(err)
 	c := mysqlCounters{}

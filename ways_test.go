@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +24,17 @@ type writing struct {
 	db    *readroute.DB
 	table string // has one column, id
 	id    int
+	ends  []func() // what ends what the write has left open, last first
+}
+
+// later runs f once nothing reads any more what the replicas do not have.
+func (w *writing) later(f func()) { w.ends = append(w.ends, f) }
+
+func (w *writing) after() {
+	for _, f := range slices.Backward(w.ends) {
+		f()
+	}
+	w.ends = nil
 }
 
 // way is a way in which a write can happen: it adds a row with the id to the table.
@@ -32,6 +44,8 @@ type way struct {
 	write   func(w *writing)
 	process bool   // it takes no context, so only the session of the process knows
 	both    bool   // the other session has taken part
+	mariadb bool   // MySQL does not have it
+	mysql   bool   // MariaDB does not have it
 	visible string // a query that counts 1 when the write is visible, with {t} and {id}; the row itself when empty
 }
 

@@ -78,6 +78,9 @@ func fights(config *mysql.Config) error {
 		case isVariable(name, "autocommit") && !isOn(value):
 			problems = append(problems, errors.New("it turns autocommit off, so that a write is not committed when it returns, and a "+
 				"replica serves an old snapshot: leave it out, and use transactions"))
+		case isVariable(name, "completion_type") && !isNoChain(value):
+			problems = append(problems, errors.New("it sets completion_type, so that a COMMIT begins another transaction, or ends the session: "+
+				"leave it out"))
 		case isVariable(name, "sql_log_bin") && !isOn(value):
 			problems = append(problems, errors.New("it turns sql_log_bin off, so that what is written never comes to a replica: leave it out"))
 		}
@@ -98,6 +101,12 @@ func isVariable(param string, names ...string) bool {
 func isOn(value string) bool {
 	value = strings.ToUpper(strings.Trim(value, ` '"`))
 	return value == "1" || value == "ON" || value == "TRUE"
+}
+
+// isNoChain reads a value of completion_type.
+func isNoChain(value string) bool {
+	value = strings.ToUpper(strings.Trim(value, ` '"`))
+	return value == "0" || value == "NO_CHAIN" || value == "DEFAULT"
 }
 
 // dsnError says what is wrong with a data source name without repeating it: one that is read wrongly may have its

@@ -56,8 +56,10 @@ const (
 	errInnoDBIsReadOnly = 1874 // ER_INNODB_READ_ONLY
 )
 
-// misconfigured are what the driver says of its own configuration, before or instead of an answer of the server.
+// misconfigured are what the driver says of its own configuration, before or instead of an answer of the server, and what is refused of
+// the session's.
 var misconfigured = []error{
+	errHoldsBack,
 	mysql.ErrNoTLS, mysql.ErrCleartextPassword, mysql.ErrNativePassword, mysql.ErrOldPassword, mysql.ErrUnknownPlugin, mysql.ErrOldProtocol,
 }
 

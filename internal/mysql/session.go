@@ -9,16 +9,16 @@ import (
 	"github.com/readroute/readroute/internal/monitor"
 )
 
-// ReadOnlySQL makes a session refuse writes from now on, and see what is committed from now on: without autocommit its
-// first read would fix what all later ones see. START TRANSACTION READ ONLY would not do, since DDL ends it. MySQL has
+// ReadOnlySQL makes a session refuse writes from now on, and see what is committed from now on: without autocommit, or after a COMMIT
+// that begins another transaction, its first read would fix what all later ones see. START TRANSACTION READ ONLY would not do, since DDL ends it. MySQL has
 // no longer the name that all of MariaDB has.
 //
 // It is not a wall: a session may say START TRANSACTION READ WRITE, which the classifier never sends to a replica.
 func (e Engine) ReadOnlySQL() string {
 	if e.MariaDB {
-		return "SET SESSION tx_read_only = 1, autocommit = 1"
+		return "SET SESSION tx_read_only = 1, autocommit = 1, completion_type = NO_CHAIN"
 	}
-	return "SET SESSION transaction_read_only = 1, autocommit = 1"
+	return "SET SESSION transaction_read_only = 1, autocommit = 1, completion_type = NO_CHAIN"
 }
 
 // SettingsSQL returns the statement that tells what a session of this user is like: "true" when the server is read-only,
@@ -57,14 +57,28 @@ func (e Engine) started() string {
 	return "(SELECT CAST(UNIX_TIMESTAMP() - VARIABLE_VALUE AS SIGNED) FROM " + table + " WHERE VARIABLE_NAME = 'Uptime')"
 }
 
-// SelfSQL returns the statement that tells a connection its own Backend.
-func (e Engine) SelfSQL() string { return "SELECT CONNECTION_ID(), " + e.started() }
+// SelfSQL returns the statement that tells a connection its own Backend, and whether it commits each statement by itself, as one that
+// has just been opened has to.
+func (e Engine) SelfSQL() string {
+	return "SELECT CONNECTION_ID(), " + e.started() + ", @@SESSION.autocommit, @@SESSION.completion_type"
+}
 
-// ParseSelf reads SelfSQL's row. A server does not use a session's number twice while it runs, so the Backend's start is
+// errHoldsBack is that of a session in which a write is not committed when it returns, and a read sees what an earlier one saw. It is
+// not for the library to commit what was meant to be rolled back.
+var errHoldsBack = errors.New("what is written is not committed when it returns, and reads see an old snapshot: look at init_connect and the " +
+	"global variables, or put autocommit=1 and completion_type=0 into the DSN")
+
+// ParseSelf reads SelfSQL's row. It is an error when the session does not commit each statement by itself. A server does not use a session's number twice while it runs, so the Backend's start is
 // that of the server. A number that a Backend has no room for makes one that cannot be looked for.
 func (e Engine) ParseSelf(row []string) (monitor.Backend, error) {
-	if len(row) != 2 {
-		return monitor.Backend{}, fmt.Errorf("read the server session: %d columns instead of 2", len(row))
+	if len(row) != 4 {
+		return monitor.Backend{}, fmt.Errorf("read the server session: %d columns instead of 4", len(row))
+	}
+	if !isOn(row[2]) {
+		return monitor.Backend{}, fmt.Errorf("the session begins with autocommit off: %w", errHoldsBack)
+	}
+	if !isNoChain(row[3]) {
+		return monitor.Backend{}, fmt.Errorf("the session begins with completion_type %s: %w", row[3], errHoldsBack)
 	}
 	id, err := strconv.ParseUint(row[0], 10, 64)
 	if err != nil {

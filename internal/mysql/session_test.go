@@ -138,11 +138,13 @@ func TestParseSelf(t *testing.T) {
 		want monitor.Backend
 		ok   bool
 	}{
-		{[]string{"7", "1700000000"}, monitor.Backend{PID: 7, Start: 1700000000}, true},
-		{[]string{"4294967296", "1700000000"}, monitor.Backend{}, true},
-		{[]string{"7", ""}, monitor.Backend{}, true},
-		{[]string{"x", "1"}, monitor.Backend{}, false},
-		{[]string{"7"}, monitor.Backend{}, false},
+		{[]string{"7", "1700000000", "1", "NO_CHAIN"}, monitor.Backend{PID: 7, Start: 1700000000}, true},
+		{[]string{"4294967296", "1700000000", "1", "NO_CHAIN"}, monitor.Backend{}, true},
+		{[]string{"7", "", "1", "NO_CHAIN"}, monitor.Backend{}, true},
+		{[]string{"x", "1", "1", "NO_CHAIN"}, monitor.Backend{}, false},
+		{[]string{"7", "1700000000", "0", "NO_CHAIN"}, monitor.Backend{}, false},
+		{[]string{"7", "1700000000", "1", "CHAIN"}, monitor.Backend{}, false},
+		{[]string{"7", "1700000000"}, monitor.Backend{}, false},
 		{nil, monitor.Backend{}, false},
 	} {
 		b, err := e.ParseSelf(c.row)

@@ -24,7 +24,7 @@ func (c *cluster) askMySQL(k *conn, s *server, query string) (*answer, error) {
 		k.readOnly = true
 		return &answer{}, nil
 	case query == e.SelfSQL():
-		return one(fmt.Sprint(k.session.pid), fmt.Sprint(s.started.Unix())), nil
+		return one(fmt.Sprint(k.session.pid), fmt.Sprint(s.started.Unix()), "1", "NO_CHAIN"), nil
 	case query == "SHOW REPLICA STATUS" && !e.MariaDB, query == "SHOW ALL SLAVES STATUS" && e.MariaDB:
 		return s.status(), nil
 	case query == "SELECT @@GLOBAL.gtid_owned":

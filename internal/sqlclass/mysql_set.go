@@ -102,5 +102,8 @@ func (p *scan) mysqlSetStatement() Statement {
 	var of Statement
 	p.mysql(&of)
 	st.demote(&of)
+	if of.EndsTx {
+		st.LeavesState = true // COMMIT with completion_type begins another one
+	}
 	return st
 }

@@ -70,8 +70,9 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		c.followed()
 	}
 	t := &Tx{c: c, h: h, role: c.decided.Role, native: native, ctx: ctx, level: c.decided.Level, shadow: c.decided.Shadow}
-	if h == &c.primary && h.state && c.survivesRollback(h) {
-		c.wrote(c.writers(ctx), h) // SET autocommit = 0 may have left open what this has committed
+	if h == &c.primary && (h.state || c.writes.untold || c.rawTx && c.writes.wrote) && c.survivesRollback(h) {
+		c.wrote(c.writes.open, h) // it has committed whatever was open
+		c.wrote(c.writers(ctx), h)
 	}
 	if !c.rawTx && c.tx == nil { // else it begins nothing
 		c.writes.inTx, c.writes.wrote, c.implicit = c.writes.inTx[:0], false, false

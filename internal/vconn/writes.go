@@ -24,12 +24,20 @@ type writes struct {
 	ctx     context.Context // of that write
 	// single are the sessions of a write outside a transaction, while it is taken note of.
 	single []*core.Session
+	// untold: a transaction may be open on the primary connection, or begin with any statement, of which neither a text nor the
+	// driver tells. open are the sessions whose writes it may commit, whoever ends it: they are kept until the checkout ends.
+	untold bool
+	open   []*core.Session
 }
 
 func (w *writes) reset() {
 	if len(w.single) > 0 {
 		clear(w.single)
 		w.single = w.single[:0]
+	}
+	if w.untold {
+		clear(w.open)
+		w.open, w.untold = w.open[:0], false
 	}
 	if len(w.inTx) == 0 && len(w.handing) == 0 && !w.wrote && w.ctx == nil {
 		return
@@ -71,6 +79,9 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 	c.followRawTx(st, h, err)
 	if err == nil {
 		c.followed()
+	}
+	if h.state || st.MayEndTx || c.writes.untold {
+		c.tookUntold(ctx, st, h, err)
 	}
 	if c.tx != nil || c.rawTx {
 		c.inTx(ctx, st)
@@ -138,10 +149,14 @@ func (c *Conn) saw(ctx context.Context, h *held) {
 }
 
 // writers are the sessions that a write in ctx belongs to which is committed at once, or may be: those of the
-// transaction as well that the primary connection has, or had until text or the native driver ended it.
+// transaction as well that the primary connection has, or had until text or the native driver ended it, or may have.
 func (c *Conn) writers(ctx context.Context) []*core.Session {
 	if c.rawTx || c.tx != nil && c.tx.h == &c.primary {
 		return c.writes.inTx // with those of ctx
+	}
+	if c.writes.untold {
+		c.writes.open = c.sessions(ctx, c.writes.open)
+		return c.writes.open
 	}
 	c.writes.single = c.sessions(ctx, c.writes.single[:0])
 	return c.writes.single
@@ -250,18 +265,6 @@ func (c *Conn) rawTxEnded(ctx context.Context, st *sqlclass.Statement, h *held, 
 	return c.txEnded(list, wrote, h, err)
 }
 
-// survivesRollback reports that what a transaction has written may stand after it is rolled back: MySQL and MariaDB keep the rows of
-// tables without transactions, and a deadlock ends a transaction of which database/sql's Tx goes on. A marker is rolled back with it.
-func (c *Conn) survivesRollback(h *held) bool {
-	return !tellsTx(h) && c.cluster.Marking == nil
-}
-
-// tellsTx reports that the driver says whether a transaction is open.
-func tellsTx(h *held) bool {
-	_, known := h.p.wire.InTx()
-	return known
-}
-
 // rollsBack reports that a text that has ended a transaction cannot have committed it.
 func rollsBack(st *sqlclass.Statement) bool {
 	return !st.Multi && (strings.EqualFold(st.Token, "ROLLBACK") || strings.EqualFold(st.Token, "ABORT"))
@@ -362,6 +365,13 @@ func (c *Conn) followed() {
 
 // ended is told that the checkout ends, and with it whatever hands out rows.
 func (c *Conn) ended() {
+	c.rowsEnded()
+	if c.writes.untold {
+		c.endUntold(&c.primary)
+	}
+}
+
+func (c *Conn) rowsEnded() {
 	list := c.writes.handing
 	if len(list) == 0 {
 		return
