@@ -93,6 +93,7 @@ func TestRefuseMySQLOptions(t *testing.T) {
 	}{
 		"rejectReadOnly":             {readroute.MySQL("app:secret@tcp(db-a)/app?rejectReadOnly=true"), "rejectReadOnly"},
 		"autocommit":                 {readroute.MySQL("app:secret@tcp(db-a)/app?autocommit=0"), "autocommit off"},
+		"completion_type":            {readroute.MySQL("app:secret@tcp(db-a)/app?completion_type=%27CHAIN%27"), "completion_type"},
 		"sql_log_bin":                {readroute.MySQL("app:secret@tcp(db-a)/app?sql_log_bin=0"), "sql_log_bin off"},
 		"transaction_read_only":      {readroute.MySQL("app:secret@tcp(db-a)/app?transaction_read_only=1"), "transaction_read_only"},
 		"the driver's own connector": {native, "MySQLConfig"},

@@ -19,6 +19,8 @@ func TestRefuseOptions(t *testing.T) {
 		"autocommit=false":                              "autocommit",
 		"`autocommit`=OFF":                              "autocommit",
 		"@@session.sql_log_bin=0":                       "sql_log_bin",
+		"completion_type=1":                             "completion_type",
+		"completion_type=0":                             "",
 		"autocommit=1&multiStatements=true":             "",
 		"parseTime=true&interpolateParams=true&loc=UTC": "",
 		"allowAllFiles=true&clientFoundRows=true&transaction_isolation=%27READ-COMMITTED%27": "",
