@@ -45,10 +45,12 @@ func isOurs(function string) bool {
 	return false
 }
 
-// elsewhere reports that a file is of a module that is not being worked on.
+// elsewhere reports that a file is of a module that is not being worked on: one that has its version in its path, wherever the module cache
+// is, and with -trimpath too, or one that is vendored.
 func elsewhere(file string) bool {
 	file = filepath.ToSlash(file)
-	return strings.Contains(file, "/pkg/mod/") || strings.Contains(file, "/vendor/")
+	_, version, found := strings.Cut(file, "@v")
+	return found && version != "" && version[0] >= '0' && version[0] <= '9' || strings.Contains(file, "/vendor/")
 }
 
 // shortPath is a file with its folder, as a test prints it.
