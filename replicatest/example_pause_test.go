@@ -24,6 +24,13 @@ func exampleCluster(edit ...func(*readroute.Config)) (*replicatest.Cluster, *rea
 	return c, db
 }
 
+// report prints an error. There should be none.
+func report(err error) {
+	if err != nil {
+		fmt.Println(err)
+	}
+}
+
 // tellReads prints where reads go.
 func tellReads(config *readroute.Config) {
 	config.Hooks.Decision = func(_ context.Context, d readroute.Decision) {
