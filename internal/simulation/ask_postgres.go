@@ -19,8 +19,8 @@ func (c *cluster) question(k *conn, s *server, query string) (*answer, error) {
 	}
 	var e engine.Engine
 	switch {
-	case query == e.ProbeSQL():
-		return one(s.probe()...), nil
+	case strings.HasPrefix(query, "SELECT r.rec::text"):
+		return one(s.probe(query)...), nil
 	case query == e.SettingsSQL():
 		return one(yes(!s.primary), "off", "0", "1000"), nil
 	case query == e.ReadOnlySQL():
@@ -58,13 +58,16 @@ func (c *cluster) backend(s *server, query string) *answer {
 	return one("0")
 }
 
-// probe is a row of PostgreSQL's probe.
-func (s *server) probe() []string {
+// probe is a row of PostgreSQL's probe. What it says of a primary's position depends on which one is asked for.
+func (s *server) probe(query string) []string {
 	now := time.Now()
 	lsn, flush, timeline, source, received := s.says(now).lsn(), "", "", "0", ""
 	switch fed := s.fed(); {
 	case s.primary:
 		lsn = insertPosition(s.at.lsn())
+		if !strings.Contains(query, "ELSE pg_current_wal_insert_lsn() END") {
+			lsn = place{s.at.b, s.at.flushedBy(now, 0)}.lsn() // of what is not flushed, nothing is written
+		}
 		flush = place{s.at.b, s.at.flushedBy(now, 0)}.lsn().String()
 		timeline = fmt.Sprintf("%08X", s.tli())
 	case fed && s.c.tells:

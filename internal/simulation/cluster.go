@@ -49,10 +49,13 @@ type cluster struct {
 	conflicts float64
 	// unseen is how many commits are in the log before reads on the primary show them.
 	unseen float64
-	tells  bool // users may see a standby's timeline
-	texts  texts
-	open   int // connections of clients
-	trace  []note
+	late   time.Duration // of a [Stage]: how late the next write arrives, whose connection is cut; 0 when nothing of the kind happens
+	tells  bool          // users may see a standby's timeline
+	// unguarded is how many reads a replica has served in a session that would take writes where the server does.
+	unguarded int
+	texts     texts
+	open      int // connections of clients
+	trace     []note
 }
 
 // newCluster makes a primary and replicas of it.
@@ -144,11 +147,11 @@ func (c *cluster) commit(s *server, writes []write) time.Duration {
 	index := s.at.n - 1
 	noise()
 	for _, w := range writes {
+		e := entry{w, s.at.b, index}
+		c.keys[w.key] = append(c.keys[w.key], e)
 		if w.op < 0 {
 			continue // of nobody's history
 		}
-		e := entry{w, s.at.b, index}
-		c.keys[w.key] = append(c.keys[w.key], e)
 		c.commits = append(c.commits, e)
 		c.rec.Truth(func(h *check.History) {
 			h.Commits = append(h.Commits, check.Commit{Version: w.version, At: c.rec.Since(r.seen)})

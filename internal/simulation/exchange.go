@@ -19,11 +19,18 @@ func (k *conn) ask(ctx context.Context, st statement) (*answer, error) {
 	c := k.net.c
 	c.mu.Lock()
 	out, back, lost := k.latency(st.op, outward), k.latency(st.op, backward), k.chance(st.op, isLost, k.net.loses)
+	early := k.chance(st.op, half, 0.5)
+	if c.late > 0 && k.changes(&st) {
+		lost, early = true, true
+	}
 	k.pend(1)
 	c.mu.Unlock()
 	err := k.travel(ctx, out)
 	var a *answer
 	var refused error
+	if err == nil && lost && early {
+		err = errCut // the question is still on its way, and may arrive
+	}
 	if err == nil {
 		a, refused, err = k.reach(ctx, &st)
 	}
@@ -114,7 +121,9 @@ func (k *conn) abandon(st statement) {
 	c := k.net.c
 	c.mu.Lock()
 	changes, delay := k.changes(&st), k.between(st.op, delayed, 0, 300*time.Millisecond)
-	if !changes || k.chance(st.op, arrives, 0.4) {
+	if changes && c.late > 0 {
+		delay, c.late = c.late, 0
+	} else if !changes || k.chance(st.op, arrives, 0.4) {
 		k.pend(-1)
 		changes = false
 	}
@@ -196,6 +205,9 @@ func (k *conn) run(s *server, st *statement) (*answer, error) {
 func (k *conn) read(s *server, st *statement) (*answer, error) {
 	c := k.net.c
 	k.ran(st, s, false)
+	if !s.primary && !k.readOnly {
+		c.unguarded++
+	}
 	if !s.primary && k.chance(st.op, conflicts, c.conflicts) {
 		err := c.conflict(int(k.draw(st.op, conflicts) % 3))
 		k.fail(err)

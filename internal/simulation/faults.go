@@ -142,7 +142,7 @@ func (f *storm) strike(ctx context.Context, kind Fault) {
 		f.undo(short, func() { n.fall(false) })
 	case Losses:
 		f.do(func() { n.loses = 0.3 })
-		f.undo(short, func() { n.loses = 0 })
+		f.undo(long, func() { n.loses = 0 })
 	case Promotions:
 		f.failover(ctx)
 	case Moves:

@@ -69,6 +69,7 @@ const (
 	conflicts
 	target
 	again
+	half
 )
 
 // chance says yes with probability p.

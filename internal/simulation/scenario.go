@@ -109,7 +109,7 @@ const (
 	Cuts                         // connections break
 	Slowness                     // messages take long
 	Holes                        // messages do not arrive
-	Losses                       // answers are lost
+	Losses                       // questions and answers are lost, with their connections
 	Promotions                   // another server becomes the primary
 	Splits                       // the former primary goes on, or comes back as one
 	Diverged                     // a server that has what the primary lacks is a replica

@@ -17,6 +17,7 @@ type Stage struct {
 
 // NewStage makes a cluster of servers.
 func NewStage(engine Engine, servers int, seed uint64) *Stage {
+	seedChance(seed)
 	c := newCluster(engine, check.NewRecorder(), seed, servers)
 	return &Stage{newWorld(c, Direct), c}
 }
@@ -53,3 +54,19 @@ func (s *Stage) Freeze(i int) { s.do(i, (*server).freeze) }
 
 // Thaw ends Freeze.
 func (s *Stage) Thaw(i int) { s.do(i, (*server).thaw) }
+
+// FillPages makes every record of the log end where a page does.
+func (s *Stage) FillPages() { s.do(0, func(x *server) { x.c.fill = 1 }) }
+
+// Lag makes a replica replay everything so late.
+func (s *Stage) Lag(i int, d time.Duration) { s.do(i, func(x *server) { x.lag = d }) }
+
+// LoseNextWrite cuts the connection of the next statement that may change something, which arrives so late all the same.
+func (s *Stage) LoseNextWrite(late time.Duration) { s.do(0, func(x *server) { x.c.late = late }) }
+
+// Unguarded is how many reads a replica has served in a session that does not refuse writes by itself.
+func (s *Stage) Unguarded() int {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.c.unguarded
+}

@@ -114,7 +114,7 @@ func TestAConnectionThatCannotProveIsRefusedOnce(t *testing.T) {
 		_, err = readroute.SessionFrom(ctx).Token(ctx)
 		require.NoError(t, err)
 		db.told()
-		time.Sleep(time.Second) // the replica is seen to have it
+		time.Sleep(3 * time.Second) // the replica is seen to have it
 		s.Freeze(1)
 		time.Sleep(950 * time.Millisecond) // less than a probe may take
 		time.AfterFunc(850*time.Millisecond, func() { s.Thaw(1) })
@@ -125,4 +125,84 @@ func TestAConnectionThatCannotProveIsRefusedOnce(t *testing.T) {
 		require.ErrorIs(t, err, readroute.ErrNoReplica)
 		require.Len(t, db.told(), 1)
 	})
+}
+
+// TestAPageBoundaryIsReached: the primary names the end of its log otherwise than replicas do when that is the end of a page. While
+// nobody else writes, a replica serves the read all the same.
+func TestAPageBoundaryIsReached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := simulation.NewStage(simulation.Postgres, 2, 1)
+		s.FillPages()
+		db := route(t, s, false)
+		insert, text := texts(simulation.Postgres)
+		for i := range 300 { // more than a segment
+			ctx := readroute.WithWait(readroute.WithFallback(readroute.WithSession(t.Context()), readroute.FallbackError), time.Second)
+			_, err := db.ExecContext(ctx, insert, 1, i)
+			require.NoError(t, err)
+			rows, err := db.QueryContext(ctx, text, 1)
+			require.NoError(t, err)
+			require.NoError(t, rows.Close())
+			told := db.told()
+			require.Equal(t, readroute.RoleReplica, told[len(told)-1].Role)
+		}
+	})
+}
+
+// TestAWriteThatArrivesAfterItsAnswerWasLost: nobody knows of a write whose connection was cut, until the server runs it. From then on
+// its session is shown it, although the replicas are late and the position that a capture read at once is before it.
+func TestAWriteThatArrivesAfterItsAnswerWasLost(t *testing.T) {
+	for _, engine := range []simulation.Engine{simulation.Postgres, simulation.MySQL, simulation.MariaDB} {
+		t.Run(engine.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := simulation.NewStage(engine, 2, 1)
+				db := route(t, s, false)
+				insert, text := texts(engine)
+				s.Lag(1, 200*time.Millisecond)
+				_, err := db.ExecContext(readroute.WithSession(t.Context()), insert, -1, 0) // MariaDB's log is empty before
+				require.NoError(t, err)
+				time.Sleep(3 * time.Second)
+				db.told()
+				for version := range 20 {
+					ctx := readroute.WithSession(t.Context())
+					s.LoseNextWrite(100 * time.Millisecond)
+					_, err := db.ExecContext(ctx, insert, version, version)
+					require.ErrorIs(t, err, readroute.ErrCommitUnknown)
+					time.Sleep(110 * time.Millisecond) // the server has run it
+					for range 100 {
+						var saw int
+						require.NoError(t, db.QueryRowContext(ctx, text, version).Scan(&saw))
+						require.Equal(t, version, saw)
+						time.Sleep(10 * time.Millisecond)
+					}
+				}
+				replicas := 0
+				for _, d := range db.told() {
+					if d.Role == readroute.RoleReplica {
+						replicas++
+					}
+				}
+				require.Greater(t, replicas, 500, "the test shows nothing")
+			})
+		})
+	}
+}
+
+// TestReadersRefuseWrites: a session for reads refuses writes by itself, whatever becomes of its server. PostgreSQL's is opened so,
+// the others' are told.
+func TestReadersRefuseWrites(t *testing.T) {
+	for _, engine := range []simulation.Engine{simulation.Postgres, simulation.MySQL, simulation.MariaDB} {
+		t.Run(engine.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := simulation.NewStage(engine, 2, 1)
+				db := route(t, s, false)
+				_, text := texts(engine)
+				ctx := readroute.WithLevel(t.Context(), readroute.LevelEventual)
+				rows, err := db.QueryContext(ctx, text, 1)
+				require.NoError(t, err)
+				require.NoError(t, rows.Close())
+				require.Equal(t, readroute.RoleReplica, db.told()[0].Role)
+				require.Zero(t, s.Unguarded())
+			})
+		})
+	}
 }

@@ -247,7 +247,10 @@ func (c *Conn) accept(h *held) error {
 	snapshot, proof := m.Snapshot(), &h.p.proof
 	if snapshot.Accepts(h.node, proof) {
 		if proof.Position.Kind == core.KindPostgres && proof.Position.Timeline > snapshot.Timeline && snapshot.Timeline != 0 {
-			m.Redial(h.node) // a failover that the monitor has not seen: its own connection may lead to the former primary
+			// A failover that the monitor has not seen: its own connection may lead to the former primary, and others call
+			// themselves primary as well.
+			m.Observe(h.node, *proof)
+			m.Redial(h.node)
 		}
 		return nil
 	}
