@@ -35,6 +35,12 @@ var mysqlTxWays = []way{
 		w.execs(w.ctx, tx, insert)
 		w.ok(tx.Commit())
 	}},
+	{name: "Tx of which only a read has the session", both: true, write: func(w *writing) {
+		tx := w.begin(w.other)
+		w.execs(w.other, tx, insert)
+		w.scan(tx.QueryRowContext(w.ctx, w.text("SELECT id FROM {t} WHERE id = {id}")))
+		w.ok(tx.Commit())
+	}},
 	{name: "Tx of two sessions", both: true, write: func(w *writing) {
 		tx := w.begin(w.ctx)
 		w.execs(w.other, tx, insert)
@@ -299,6 +305,13 @@ func mysqlUntoldWays() []way {
 			w.ok(w.raw(w.ctx, conn, "BEGIN", insert))
 			w.execs(w.other, conn, "SELECT 1")
 			w.settled(w.ctx)
+			w.execs(w.other, conn, "COMMIT")
+		}},
+		way{name: "SET autocommit = 0, of which only a read has the session", both: true, write: func(w *writing) {
+			conn := w.conn()
+			w.later(func() { _ = conn.Close() })
+			w.execs(w.other, conn, "SET autocommit = 0", insert)
+			w.scan(conn.QueryRowContext(w.ctx, w.text("SELECT id FROM {t} WHERE id = {id}")))
 			w.execs(w.other, conn, "COMMIT")
 		}},
 		manual("BeginTx", func(w *writing, c *sql.Conn) {

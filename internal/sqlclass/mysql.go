@@ -16,7 +16,7 @@ func (p *scan) mysql(st *Statement) {
 	first := *p.t()
 	if first.kind != word || first.known == 0 {
 		p.skip()
-		st.MayWrite, st.CommitsOnError, st.Token = true, true, p.text(&first)
+		st.MayWrite, st.CommitsOnError, st.MayEndTx, st.Token = true, true, true, p.text(&first)
 		return
 	}
 	p.advance()

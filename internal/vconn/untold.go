@@ -41,14 +41,15 @@ func (c *Conn) tookUntold(ctx context.Context, st *sqlclass.Statement, h *held, 
 	if h.state || !within {
 		c.writes.untold = true
 	}
-	if !c.writes.untold || !st.MayWrite && !st.EndsTx && !st.MayEndTx {
+	if !c.writes.untold {
 		return
 	}
 	for _, s := range c.writes.inTx { // of a transaction that ends here, perhaps only by name: XA PREPARE
 		c.writes.keep(s)
 	}
-	c.writes.open = c.sessions(ctx, c.writes.open)
+	c.writes.open = c.sessions(ctx, c.writes.open) // also of a read, which sees what is not committed yet
 	switch {
+	case !st.MayWrite && !st.EndsTx && !st.MayEndTx:
 	case within && !c.implicit && !st.EndsTx && !st.MayEndTx:
 	case err != nil && !c.cluster.Engine.Refused(err) && !h.p.inStep():
 		c.unknown(c.writes.open, h)

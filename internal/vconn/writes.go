@@ -120,7 +120,7 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 			h.discard = true
 			c.cluster.Router.Monitor.Kick(h.node)
 		}
-		if st.CommitsOnError {
+		if st.CommitsOnError || st.MayWrite && c.survivesRollback(h) { // a function that has failed, for one
 			c.wrote(c.writers(ctx), h)
 		}
 	case h.p.inStep():
