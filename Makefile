@@ -5,8 +5,11 @@ each = @set -e; for module in $(MODULES); do echo "== $$module: $(1)"; (cd $$mod
 export GOWORK = off
 
 N ?= 1000000
+FOR ?= 30s
+READS ?= 200000
+SEED ?= 0
 
-.PHONY: help deps test sim compat-pgx compat-sqlx compat-mysql bench bench-check lint quickstart
+.PHONY: help deps test sim chaos compat-pgx compat-sqlx compat-mysql bench bench-check lint quickstart
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +24,9 @@ test: deps ## everything: vet and the tests of every module with -race, pgx's, s
 
 sim: ## the whole library against a simulated cluster that breaks all the time, judged by the checker: make sim N=5000000 operations
 	go test -count 1 -timeout 0 -v -run '^TestSimulation$$' ./internal/simulation -simulation.ops $(N)
+
+chaos: deps ## the same checker on PostgreSQL, MySQL and MariaDB clusters that break all the time: make chaos FOR=2m READS=1000000 SEED=42
+	READROUTE_REQUIRE_SERVERS=1 go test -count 1 -timeout 0 -v -run '^TestChaos' . -chaos.for $(FOR) -chaos.reads $(READS) -chaos.seed $(SEED)
 
 compat-pgx: ## pgx's own stdlib test suite, on the bare driver and through the routed pool
 	@scripts/compat-pgx.sh

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -23,23 +24,39 @@ import (
 )
 
 var (
-	chaosFor  = flag.Duration("chaos.for", 8*time.Second, "how long the chaos tests break each cluster")
-	chaosSeed = flag.Uint64("chaos.seed", 0, "what the chaos tests break, and when; 0 draws one. Real servers make of it what they will")
+	chaosFor   = flag.Duration("chaos.for", 8*time.Second, "how long the chaos tests break each cluster, at least")
+	chaosReads = flag.Int("chaos.reads", 1000, "how many reads the chaos tests make on each cluster, at least")
+	chaosSeed  = flag.Uint64("chaos.seed", 0, "what the chaos tests break, and when; 0 draws one. Real servers make of it what they will")
+	chaosKeep  = flag.String("chaos.keep", "", "a folder where the chaos tests put what has happened, as JSON")
+)
+
+// The pools of the chaos tests, and who uses them.
+const (
+	chaosUsers    = 24
+	chaosInterval = 50 * time.Millisecond
+	chaosWait     = 50 * time.Millisecond
+	// chaosPatience is what a machine that has much else to do may add to anything that is to be over in time.
+	chaosPatience = 3 * time.Second
+	// chaosAtMost bounds how long reads that are not enough yet, and faults that have not come, are waited for.
+	chaosAtMost = 4 * time.Minute
 )
 
 func TestChaosPostgres(t *testing.T) {
-	c := dbtest.StartPostgresT(t, dbtest.PostgresOptions{Standbys: 2, WALSegmentMB: 1})
+	t.Parallel()
+	c := dbtest.StartPostgresT(t, dbtest.PostgresOptions{Standbys: 2, WALSegmentMB: 1, Settings: map[string]string{"max_connections": "500"}})
 	newChaos(t, simulation.Postgres, c.Nodes(), func(n *dbtest.PostgresNode, p *dbtest.Proxy) driver.Connector {
 		return readroute.Postgres(n.DSNVia(p))
 	}).run()
 }
 
 func TestChaosMySQL(t *testing.T) {
+	t.Parallel()
 	c := ownGTIDs(t, false, dbtest.MySQLOptions{Replicas: 2})
 	newChaos(t, simulation.MySQL, c.Nodes(), mysqlVia).run()
 }
 
 func TestChaosMariaDB(t *testing.T) {
+	t.Parallel()
 	c := ownGTIDs(t, true, dbtest.MySQLOptions{Replicas: 2})
 	newChaos(t, simulation.MariaDB, c.Nodes(), mysqlVia).run()
 }
@@ -61,6 +78,8 @@ type chaosNode[N any] interface {
 	Promote(context.Context) error
 	Follow(context.Context, N) error
 	Rebuild(context.Context, N) error
+	Backup(context.Context) error
+	Restore(context.Context) error
 }
 
 // broken is what is wrong with a node, and until when.
@@ -69,15 +88,18 @@ type broken struct {
 	start, thaw, resume  time.Time
 	follow, judge        time.Time // when it is told to follow the primary, and when it is looked at whether it does
 	former, misplaced    bool      // it may take writes, and is the primary no more; it is to follow another
+	returns              bool      // it was the primary before
 	attempts             int
 	id                   int // MariaDB: another one since it was made anew; 0: its first
+	backup               int // how many promotions there had been when a backup of it was made, and one; 0: there is none
 }
 
-// promotion is what a new primary had when it became one, between two moments.
+// promotion is what a new primary had when it became one, between two moments, and when it was ready.
 type promotion struct {
-	node     string
-	at, seen time.Duration
-	has      map[int]bool
+	node            string
+	at, ready, seen time.Duration
+	calm            bool // nothing was wrong on the way to it then, or for a while after
+	has             map[int]bool
 }
 
 // chaos breaks a real cluster while sessions use it. One goroutine does all the breaking, so that the seed says what comes
@@ -93,9 +115,11 @@ type chaos[N chaosNode[N]] struct {
 	primary int
 	proxies []*dbtest.Proxy
 	mended  []time.Time // with the proxies: when each is what it should be again
+	astray  []bool      // with the proxies: it leads to another node
 	load    *simulation.Workload
 	splits  bool // the former primary may go on beside the new one
 
+	deck, next []fault // what is still to go wrong before anything does again; what is to go wrong first of all
 	promotions []promotion
 	split      time.Duration // since when there are two primaries; -1 when there are not
 	done       map[string]int
@@ -131,11 +155,12 @@ func newChaos[N chaosNode[N]](t *testing.T, engine simulation.Engine, nodes []N,
 	}
 	pools := 1 + c.rng.IntN(2)
 	c.splits = pools == 1 // a process that cannot know of the new primary yet reads from the former one
-	c.load = &simulation.Workload{Record: c.rec, Engine: engine, Ops: 1 << 40, Pace: 300 * time.Millisecond, Grace: 3 * time.Second}
+	c.load = &simulation.Workload{
+		Record: c.rec, Engine: engine, Ops: 1 << 40, Pace: 40 * time.Millisecond, Grace: chaosPatience, Burst: 60, Looking: chaosUsers / 2,
+	}
 	for pool := range pools {
 		config := readroute.Config{
-			Strategy: readroute.PositionWait(50 * time.Millisecond), ProbeInterval: 50 * time.Millisecond, ProbeTimeout: time.Second,
-			StickyWindow: time.Minute,
+			Strategy: readroute.PositionWait(chaosWait), ProbeInterval: chaosInterval, ProbeTimeout: time.Second, StickyWindow: time.Minute,
 		}
 		config.Hooks = readroute.JoinHooks(simulation.Hooks(c.rec), readroute.Hooks{Event: func(e readroute.Event) {
 			c.tell("pool %d: %s %s %s %v", pool, e.Kind, e.Node, e.Role, e.Err)
@@ -144,17 +169,24 @@ func newChaos[N chaosNode[N]](t *testing.T, engine simulation.Engine, nodes []N,
 			p, err := dbtest.NewProxy(n.Addr())
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, p.Close()) })
-			c.proxies, c.mended = append(c.proxies, p), append(c.mended, time.Time{})
-			node := readroute.Node{Name: n.Name(), Connector: connector(n, p)}
+			c.proxies, c.mended, c.astray = append(c.proxies, p), append(c.mended, time.Time{}), append(c.astray, false)
+			node := readroute.Node{Name: n.Name(), Connector: connector(n, p), MaxIdleConns: 2 * chaosUsers}
 			if i == 0 {
 				config.Primary = node
 			} else {
 				config.Replicas = append(config.Replicas, node)
 			}
 		}
-		c.load.Pools = append(c.load.Pools, open(t, config))
+		c.labelled(func() { c.load.Pools = append(c.load.Pools, open(t, config)) })
 	}
 	return c
+}
+
+// labelled marks the goroutines that f starts, and those that they start: none of them may be left in the end.
+func (c *chaos[N]) labelled(f func()) {
+	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("chaos", c.engine.String())))
+	defer pprof.SetGoroutineLabels(context.Background())
+	f()
 }
 
 // tell writes down what happens, for whoever looks into a violation.
@@ -164,21 +196,38 @@ func (c *chaos[N]) tell(format string, args ...any) {
 	c.story = append(c.story, fmt.Sprintf("%s "+format, append([]any{c.rec.Now().Round(time.Millisecond)}, args...)...))
 }
 
+// tale is the last lines of the story, since a moment.
+func (c *chaos[N]) tale(since time.Duration) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(c.story, since, func(line string, at time.Duration) int {
+		when, _, _ := strings.Cut(line, " ")
+		d, _ := time.ParseDuration(when)
+		return cmp.Compare(d, at)
+	})
+	return strings.Join(c.story[i:], "\n")
+}
+
 // run breaks the cluster for a while, mends it, and lets the checker judge.
 func (c *chaos[N]) run() {
 	c.t.Helper()
-	ctx, stop := context.WithTimeout(context.Background(), *chaosFor)
+	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	var wg sync.WaitGroup
 	seed := c.rng.Uint64()
-	wg.Go(func() { c.load.Run(ctx, 8, seed) })
-	for next := time.Now(); ctx.Err() == nil; c.pause(20 * time.Millisecond) {
+	c.labelled(func() { wg.Go(func() { c.load.Run(ctx, chaosUsers, seed) }) })
+	enough := func() bool {
+		t := c.rec.Now()
+		return t >= *chaosFor && c.rec.Reads() >= *chaosReads && c.missing() == "" || t >= *chaosFor+chaosAtMost
+	}
+	for next := time.Now(); !enough(); c.pause(20 * time.Millisecond) {
 		c.mend()
 		if time.Now().After(next) {
 			c.strike()
-			next = time.Now().Add(c.between(50*time.Millisecond, 700*time.Millisecond))
+			next = time.Now().Add(c.between(50*time.Millisecond, time.Second))
 		}
 	}
+	stop()
 	wg.Wait()
 	c.heal()
 	c.recovers()
@@ -186,6 +235,7 @@ func (c *chaos[N]) run() {
 		require.NoError(c.t, db.Close())
 	}
 	c.judge()
+	c.nothingIsLeft()
 }
 
 func (c *chaos[N]) pause(d time.Duration) {
@@ -213,395 +263,4 @@ func (c *chaos[N]) do(what string, i int, f func(ctx context.Context) error) boo
 	}
 	c.done[what]++
 	return err == nil
-}
-
-// strike makes something go wrong.
-func (c *chaos[N]) strike() {
-	i := c.rng.IntN(len(c.nodes))
-	n, w := c.nodes[i], &c.wrong[i]
-	p := c.rng.IntN(len(c.proxies))
-	proxy := c.proxies[p]
-	free := !w.down && !w.frozen
-	switch kind := c.rng.IntN(12); {
-	case kind < 2 && free && i != c.primary && !w.paused && !w.former:
-		w.paused = c.do("pause the replay of", i, n.PauseReplay)
-		w.resume = c.after(50*time.Millisecond, 1500*time.Millisecond)
-	case kind == 2 && free:
-		w.frozen = c.do("freeze", i, n.Freeze)
-		w.thaw = c.after(10*time.Millisecond, 1500*time.Millisecond)
-	case kind == 3 && free && !w.former:
-		w.down = c.do("kill", i, n.Kill)
-		w.start, w.paused = c.after(10*time.Millisecond, time.Second), false
-	case kind == 4 && free && !w.former:
-		w.down = c.do("stop", i, n.StopFast)
-		w.start, w.paused = c.after(10*time.Millisecond, time.Second), false
-	case kind == 5:
-		c.tell("cut connections to %s", c.nodes[p%len(c.nodes)].Name())
-		proxy.Cut()
-		c.done["cut connections to"]++
-	case kind == 6:
-		c.tell("make a hole before %s", c.nodes[p%len(c.nodes)].Name())
-		proxy.Stall(true)
-		c.mended[p] = c.after(10*time.Millisecond, time.Second)
-		c.done["make a hole before"]++
-	case kind == 7:
-		proxy.SetDelay(c.between(time.Millisecond, 60*time.Millisecond))
-		c.mended[p] = c.after(100*time.Millisecond, 2*time.Second)
-		c.done["slow down"]++
-	case kind == 8:
-		what := []string{"INSERT", "COMMIT", "SELECT v"}[c.rng.IntN(3)]
-		proxy.OnClientData(dbtest.Once(what, []dbtest.Verdict{dbtest.CutBefore, dbtest.CutAfter, dbtest.CutAfter}[c.rng.IntN(3)]))
-		c.done["lose the answer to "+what]++
-	case kind >= 9:
-		c.failover()
-	}
-}
-
-// failover makes another node the primary.
-func (c *chaos[N]) failover() {
-	var candidates []int
-	for i, w := range c.wrong {
-		if i == c.primary {
-			if w.down || w.frozen {
-				return // one thing at a time, for the truth must be known
-			}
-			continue
-		}
-		if !w.down && !w.frozen && !w.former && !w.misplaced {
-			candidates = append(candidates, i)
-		}
-	}
-	if len(candidates) == 0 || c.split >= 0 {
-		return
-	}
-	next, old := candidates[c.rng.IntN(len(candidates))], c.primary
-	former := &c.wrong[old]
-	way := c.rng.IntN(4)
-	if !c.splits {
-		way %= 2
-	}
-	switch way {
-	case 0:
-		former.down = c.do("stop for good", old, c.nodes[old].StopFast)
-	case 1:
-		former.down = c.do("kill for good", old, c.nodes[old].Kill)
-	case 2:
-		former.frozen = c.do("freeze for a failover", old, c.nodes[old].Freeze)
-	}
-	if way < 2 && !former.down {
-		return // it has not ended
-	}
-	c.pause(c.between(time.Millisecond, 500*time.Millisecond))
-	p := promotion{node: c.nodes[next].Name(), at: c.rec.Now()}
-	if way >= 2 {
-		c.split = p.at
-	}
-	*former = broken{
-		id: former.id, down: former.down, frozen: former.frozen, former: true, misplaced: true,
-		start: time.Now().Add(time.Hour), thaw: c.after(50*time.Millisecond, time.Second), follow: c.after(time.Millisecond, 2*time.Second),
-	}
-	if !c.do("promote", next, c.nodes[next].Promote) {
-		c.t.Fatalf("no primary can be made:\n%s", c.tale(0))
-	}
-	c.primary, c.wrong[next] = next, broken{id: c.wrong[next].id}
-	p.has, p.seen = c.versions(next), c.rec.Now()
-	c.promotions = append(c.promotions, p)
-	for i := range c.wrong {
-		if i != next && i != old {
-			c.wrong[i].follow, c.wrong[i].misplaced = c.after(0, time.Second), true
-		}
-	}
-}
-
-// versions are those that a node shows.
-func (c *chaos[N]) versions(i int) map[int]bool {
-	has := map[int]bool{}
-	for _, v := range c.list(i) {
-		has[v] = true
-	}
-	return has
-}
-
-func (c *chaos[N]) list(i int) []int {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	rows, err := c.bare[i].QueryContext(ctx, "SELECT v FROM kv WHERE k >= 0")
-	require.NoError(c.t, err)
-	defer rows.Close()
-	var list []int
-	for rows.Next() {
-		var v int
-		require.NoError(c.t, rows.Scan(&v))
-		list = append(list, v)
-	}
-	require.NoError(c.t, rows.Err())
-	return list
-}
-
-// mend ends what has been wrong for long enough.
-func (c *chaos[N]) mend() {
-	now := time.Now()
-	for i := range c.proxies {
-		if at := c.mended[i]; !at.IsZero() && now.After(at) {
-			c.proxies[i].Stall(false)
-			c.proxies[i].SetDelay(0)
-			c.mended[i] = time.Time{}
-		}
-	}
-	for i := range c.nodes {
-		c.mendNode(i, now)
-	}
-}
-
-func (c *chaos[N]) mendNode(i int, now time.Time) {
-	n, w, primary := c.nodes[i], &c.wrong[i], &c.wrong[c.primary]
-	switch {
-	case w.frozen:
-		if now.After(w.thaw) && c.do("thaw", i, n.Thaw) {
-			w.frozen = false
-		}
-	case w.down && !w.misplaced:
-		if now.After(w.start) && c.do("start", i, n.Start) {
-			w.down = false
-			c.identify(i)
-		}
-	case w.paused && now.After(w.resume):
-		w.paused = !c.do("resume the replay of", i, n.ResumeReplay)
-	case primary.down || primary.frozen:
-	case !w.follow.IsZero() && now.After(w.follow):
-		if c.do("follow by", i, func(ctx context.Context) error { return n.Follow(ctx, c.nodes[c.primary]) }) {
-			w.down, w.follow, w.judge = false, time.Time{}, c.after(300*time.Millisecond, 2*time.Second)
-			c.identify(i)
-			c.replaced(i)
-		} else if w.attempts++; w.attempts > 2 {
-			w.follow, w.judge = time.Time{}, now
-		}
-	case !w.judge.IsZero() && now.After(w.judge):
-		if c.follows(i) {
-			w.misplaced, w.judge = false, time.Time{}
-		} else if c.do("rebuild", i, func(ctx context.Context) error { return n.Rebuild(ctx, c.nodes[c.primary]) }) {
-			*w = broken{id: firstNewID + c.done["rebuild"]}
-			c.identify(i)
-			c.replaced(i)
-		}
-	}
-}
-
-// firstNewID is above the ids that the servers begin with.
-const firstNewID = 1000
-
-// identify gives a server of MariaDB that was made anew the id that it has since: under the former's, what that had written and
-// lost would be taken for its own, and the numbers come again.
-func (c *chaos[N]) identify(i int) {
-	if id := c.wrong[i].id; id > 0 && c.engine == simulation.MariaDB {
-		c.do("name", i, func(ctx context.Context) error {
-			return c.nodes[i].Exec(ctx, fmt.Sprintf("SET GLOBAL server_id = %d", id))
-		})
-	}
-}
-
-// replaced is called when a node is no primary any more.
-func (c *chaos[N]) replaced(i int) {
-	c.wrong[i].former = false
-	if c.split >= 0 && !slices.ContainsFunc(c.wrong, func(w broken) bool { return w.former }) {
-		from := c.split
-		c.split = -1
-		c.rec.Truth(func(h *check.History) { h.Split = append(h.Split, check.Span{From: from, To: c.rec.Now()}) })
-	}
-}
-
-// follows reports that a node has all that the primary shows, and receives what is written now.
-func (c *chaos[N]) follows(i int) bool {
-	if c.wrong[i].down || !c.nodes[i].IsRunning() {
-		return false
-	}
-	c.marks++
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	if _, err := c.bare[c.primary].ExecContext(ctx, fmt.Sprintf("INSERT INTO kv (k, v) VALUES (-2, %d)", c.marks)); err != nil {
-		c.tell("mark: %v", err)
-		return false
-	}
-	want := c.versions(c.primary)
-	for ; ctx.Err() == nil; c.pause(20 * time.Millisecond) {
-		var marked int
-		err := c.bare[i].QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM kv WHERE k = -2 AND v = %d", c.marks)).Scan(&marked)
-		if err != nil || marked == 0 {
-			continue
-		}
-		has := c.versions(i)
-		for v := range want {
-			if !has[v] {
-				c.tell("%s lacks version %d", c.nodes[i].Name(), v)
-				return false
-			}
-		}
-		return true
-	}
-	c.tell("%s does not follow", c.nodes[i].Name())
-	return false
-}
-
-// heal ends all that is wrong.
-func (c *chaos[N]) heal() {
-	for i := range c.proxies {
-		c.mended[i] = time.Now().Add(-time.Second)
-		c.proxies[i].OnClientData(nil)
-	}
-	whole := func() bool {
-		return !slices.ContainsFunc(c.wrong, func(w broken) bool { return w.down || w.frozen || w.paused || w.misplaced })
-	}
-	for deadline := time.Now().Add(40 * time.Second); !whole(); c.pause(10 * time.Millisecond) {
-		require.Truef(c.t, time.Now().Before(deadline), "the cluster cannot be mended: %+v\n%s", c.wrong, c.tale(0))
-		past := time.Now().Add(-time.Second)
-		for i := range c.wrong {
-			w := &c.wrong[i]
-			w.thaw, w.start, w.resume = past, past, past
-			for _, at := range []*time.Time{&w.follow, &w.judge} {
-				if !at.IsZero() {
-					*at = past
-				}
-			}
-		}
-		c.mend()
-	}
-	c.mend()
-}
-
-// recovers demands that every pool has its fresh reads served by replicas again.
-func (c *chaos[N]) recovers() {
-	for i, db := range c.load.Pools {
-		ctx := readroute.WithFallback(readroute.WithWait(sessionContext(c.t), 5*time.Second), readroute.FallbackError)
-		insert, read := "INSERT INTO kv (k, v) VALUES (-1, 1)", "SELECT count(*) FROM kv WHERE k = -1"
-		began := time.Now()
-		for {
-			_, err := db.ExecContext(ctx, insert)
-			if err == nil {
-				err = db.QueryRowContext(ctx, read).Scan(new(int))
-			}
-			if err == nil {
-				break
-			}
-			require.Lessf(c.t, time.Since(began), 45*time.Second, "pool %d does not recover: %v\n%s", i, err, c.tale(0))
-			c.pause(50 * time.Millisecond)
-		}
-	}
-}
-
-// tale is the last lines of the story, since a moment.
-func (c *chaos[N]) tale(since time.Duration) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(c.story, since, func(line string, at time.Duration) int {
-		when, _, _ := strings.Cut(line, " ")
-		d, _ := time.ParseDuration(when)
-		return cmp.Compare(d, at)
-	})
-	return strings.Join(c.story[i:], "\n")
-}
-
-// judge finds out what is true, and lets the checker compare.
-func (c *chaos[N]) judge() {
-	final := map[int]int{}
-	for _, v := range c.list(c.primary) {
-		final[v]++
-	}
-	h := c.rec.History()
-	name := c.nodes[c.primary].Name()
-	lost := 0
-	for i := range h.Ops {
-		o := &h.Ops[i]
-		if o.Kind != check.Write {
-			continue
-		}
-		switch times := final[o.Version]; {
-		case times > 0:
-			for range times {
-				h.Runs = append(h.Runs, check.Run{Op: o.ID, Node: name, Primary: true, Wrote: true})
-			}
-			if o.Outcome != check.Unknown { // since when that stands, only those know that have read it
-				h.Commits = append(h.Commits, check.Commit{Version: o.Version, At: o.End})
-			}
-		case o.Outcome != check.Failed:
-			at, ok := c.lost(o)
-			if !ok && o.Outcome == check.OK {
-				c.t.Errorf("version %d was acknowledged by the primary, and is gone without a failover: %+v", o.Version, o)
-			}
-			h.Losses = append(h.Losses, check.Loss{Version: o.Version, At: at})
-			if o.Outcome == check.OK {
-				lost++
-			}
-		}
-	}
-	violations := h.Verify()
-	c.report(h, lost)
-	for i, v := range violations {
-		if i == 3 {
-			break
-		}
-		since := time.Duration(0)
-		if v.Op >= 0 {
-			since = h.Ops[v.Op].Begin - 6*time.Second
-		}
-		c.t.Errorf("%s\n%s", h.Describe(v), c.tale(since))
-	}
-	require.Empty(c.t, len(violations), "violations")
-}
-
-// lost says when a write that does not stand in the end was lost: with the first new primary that did not have it, or when it was made, on a
-// former one. ok is false when neither can be.
-func (c *chaos[N]) lost(o *check.Op) (at time.Duration, ok bool) {
-	on, primary := "", c.nodes[0].Name()
-	if len(o.Routes) > 0 {
-		on = o.Routes[len(o.Routes)-1].Node
-	}
-	made := false // on what was the primary then
-	for _, p := range c.promotions {
-		if p.seen < o.Begin {
-			primary = p.node
-			continue
-		}
-		switch {
-		case !made && on == primary:
-			made = true
-		case !made && on == p.node && p.at <= o.End:
-			made = true
-			continue // perhaps after we had looked what there was
-		}
-		if made && !p.has[o.Version] {
-			return max(p.at, o.Begin), true
-		}
-	}
-	return o.Begin, !made && on != primary
-}
-
-// report says what there was to judge, and demands that there was something.
-func (c *chaos[N]) report(h *check.History, lost int) {
-	var reads, writes, unknown, replica int
-	var slowest time.Duration
-	for i := range h.Ops {
-		switch o := &h.Ops[i]; o.Kind {
-		case check.Read:
-			if o.Outcome == check.OK && len(o.Routes) > 0 {
-				reads++
-				slowest = max(slowest, o.End-o.Begin)
-				if o.Routes[len(o.Routes)-1].Replica {
-					replica++
-				}
-			}
-		case check.Write:
-			switch o.Outcome {
-			case check.OK:
-				writes++
-			case check.Unknown:
-				unknown++
-			case check.Failed, check.Pending:
-			}
-		case check.Token, check.Merge, check.Fence, check.Other:
-		}
-	}
-	c.t.Logf("%d operations of %d processes: %d reads, %d of them by replicas, the slowest in %s; %d writes, %d of them lost, and %d of unknown outcome; %d failovers; %v",
-		len(h.Ops), len(c.load.Pools), reads, replica, slowest.Round(time.Millisecond), writes, lost, unknown, len(c.promotions), c.done)
-	require.Positive(c.t, replica)
-	require.Positive(c.t, writes)
 }

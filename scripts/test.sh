@@ -19,6 +19,12 @@ simulation() {
 	make --no-print-directory sim N=1000000
 }
 
+# With -race a read costs several times as much.
+chaos() {
+	say "make chaos; go test -race breaks the clusters for a few seconds as well"
+	make --no-print-directory chaos
+}
+
 others() {
 	local dir
 	simulation
@@ -37,6 +43,7 @@ trap 'kill "$beside" 2>/dev/null || true; rm -f "$log"' EXIT
 beside=$!
 failed=0
 module . || failed=1
+chaos || failed=1
 wait "$beside" || failed=1
 cat "$log"
 exit $failed

@@ -11,8 +11,9 @@ import (
 type Recorder struct {
 	began time.Time
 
-	mu sync.Mutex
-	h  History // guarded by mu
+	mu    sync.Mutex
+	h     History // guarded by mu
+	reads int     // guarded by mu
 }
 
 // NewRecorder returns a recorder of a history that begins now.
@@ -45,6 +46,16 @@ func (r *Recorder) End(id int, outcome Outcome, err error, saw ...int) {
 	if err != nil {
 		o.Err = err.Error()
 	}
+	if o.Kind == Read && outcome == OK {
+		r.reads++
+	}
+}
+
+// Reads is how many reads have shown something so far.
+func (r *Recorder) Reads() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reads
 }
 
 // Route writes down where a statement of an operation went.

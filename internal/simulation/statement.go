@@ -44,7 +44,7 @@ func textsOf(e Engine) texts {
 		return texts{
 			read: "SELECT v FROM kv WHERE k = $1", insert: "INSERT INTO kv (k, v) VALUES ($1, $2)",
 			returning: "INSERT INTO kv (k, v) VALUES ($1, $2) RETURNING v",
-			create:    "CREATE TABLE kv (k bigint, v bigint)",
+			create:    "CREATE TABLE kv (k bigint, v bigint); CREATE INDEX ON kv (k)",
 		}
 	}
 	t := texts{

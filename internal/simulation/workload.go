@@ -25,6 +25,9 @@ type Workload struct {
 	Pace time.Duration
 	// Grace is how long an operation may go on when the time that its context gives it is over.
 	Grace time.Duration
+	// Burst is how many reads a session makes in a row now and then, at most; 0: it does not. Looking are users who only read, and
+	// mostly so: they go on when no write can be made.
+	Burst, Looking int
 
 	texts    texts
 	begun    atomic.Int64
@@ -85,7 +88,7 @@ func (w *Workload) Run(ctx context.Context, users int, seed uint64) {
 	}
 	var wg sync.WaitGroup
 	for i := range users {
-		u := &user{w: w, rng: rand.New(rand.NewPCG(seed, uint64(100+i)))}
+		u := &user{w: w, rng: rand.New(rand.NewPCG(seed, uint64(100+i))), looks: i < w.Looking}
 		wg.Go(func() { u.run(ctx) })
 	}
 	wg.Wait()
@@ -137,6 +140,7 @@ type user struct {
 	session int
 	ctx     context.Context // with the session
 	recent  []int           // keys that the session has to do with
+	looks   bool            // it only reads
 }
 
 func (u *user) run(ctx context.Context) {
@@ -183,6 +187,14 @@ func (u *user) rest(ctx context.Context) {
 
 // act does one thing.
 func (u *user) act() {
+	switch {
+	case u.looks:
+		u.look()
+		return
+	case u.w.Burst > 0 && u.rng.IntN(4) == 0:
+		u.burst()
+		return
+	}
 	switch n := u.rng.IntN(100); {
 	case n < 55:
 		u.read()
