@@ -55,6 +55,9 @@ func (m Marking) RefusedInTx(err error) bool {
 // Aborted implements vconn.Marking.
 func (m Marking) Aborted(err error) bool { return sqlState(err) == failedTransaction }
 
+// Untold implements vconn.Marking. On SQLite each transaction begins by a text that says so.
+func (m Marking) Untold() bool { return m.Dialect() != sqlclass.SQLite }
+
 // Transactional implements vconn.Marking. It knows the statements that it names, and says no of all others: one that
 // cannot run in a transaction, that ends it, or that does nothing in it (PRAGMA foreign_keys), and all that it cannot read.
 func (m Marking) Transactional(query string) bool {

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/readroute/readroute/internal/core"
@@ -17,6 +18,8 @@ type Marking interface {
 	// Mark returns what a transaction moves that is about to begin on a node which was seen at a position; nil where there is
 	// nothing to move.
 	Mark(seen core.Position) Mark
+	// Untold reports that a transaction may begin of which no text tells.
+	Untold() bool
 	// Transactional reports that a text does in a transaction what it does outside of one.
 	Transactional(query string) bool
 	// RefusedInTx reports that the server refuses a statement for being in a transaction.
@@ -154,6 +157,8 @@ func (c *Conn) executeMarked(ctx context.Context, st *sqlclass.Statement, query 
 		return false, nil
 	case c.rawTx || st.BeginsTx:
 		return true, c.executeRawTx(ctx, st, query, h, rows, op)
+	case c.writes.untold: // its own would commit one that may be open
+		return false, nil
 	case !st.MayWrite, st.EndsTx, st.MayEndTx, st.LeavesState, st.TxState, st.Multi, st.Class == sqlclass.SessionState, st.Class == sqlclass.TxControl,
 		!c.cluster.Marking.Transactional(query):
 		return false, nil
@@ -186,7 +191,7 @@ func (c *Conn) executeRawTx(ctx context.Context, st *sqlclass.Statement, query s
 	if st.EndsTx || before && !c.rawTx {
 		c.endMark(err)
 	}
-	if c.rawTx && c.mark == nil && st.BeginsTx && !st.Multi && h.attached() {
+	if c.rawTx && c.mark == nil && st.BeginsTx && !st.Multi && h.attached() && !strings.EqualFold(st.Token, "XA") { // which ends before its commit
 		c.mark = c.lease(h)
 	}
 	return told

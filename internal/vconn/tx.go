@@ -70,7 +70,7 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		c.followed()
 	}
 	t := &Tx{c: c, h: h, role: c.decided.Role, native: native, ctx: ctx, level: c.decided.Level, shadow: c.decided.Shadow}
-	if h == &c.primary && (h.state || c.writes.untold || c.rawTx && c.writes.wrote) && c.survivesRollback(h) {
+	if h == &c.primary && (h.state || c.writes.untold || c.rawTx && c.writes.wrote) && c.untoldTx(h) {
 		c.wrote(c.writes.open, h) // it has committed whatever was open
 		c.wrote(c.writers(ctx), h)
 	}

@@ -18,6 +18,11 @@ func (c *Conn) survivesRollback(h *held) bool {
 	return !tellsTx(h) && c.cluster.Marking == nil
 }
 
+// untoldTx reports that a transaction may be open on h that neither a text nor the driver tells of.
+func (c *Conn) untoldTx(h *held) bool {
+	return !tellsTx(h) && (c.cluster.Marking == nil || c.cluster.Marking.Untold())
+}
+
 // tellsTx reports that the driver says whether a transaction is open.
 func tellsTx(h *held) bool {
 	_, known := h.p.wire.InTx()
@@ -34,7 +39,7 @@ func (w *writes) keep(s *core.Session) {
 // tookUntold takes note of a statement on a connection with session state, or that may have left a transaction open. Whatever may
 // have ended one gives all who have written there a new position.
 func (c *Conn) tookUntold(ctx context.Context, st *sqlclass.Statement, h *held, err error) {
-	if !c.survivesRollback(h) || err != nil && c.nothingSent(err) {
+	if !c.untoldTx(h) || err != nil && c.nothingSent(err) {
 		return
 	}
 	within := c.tx != nil || c.rawTx
@@ -60,7 +65,7 @@ func (c *Conn) tookUntold(ctx context.Context, st *sqlclass.Statement, h *held, 
 
 // endUntold keeps a transaction that may be open from the next user of the connection. One with session state is given up anyway.
 func (c *Conn) endUntold(h *held) {
-	if h.state || h.discard || c.rawTx || h.p.wire.Broken() || !c.survivesRollback(h) {
+	if h.state || h.discard || c.rawTx || h.p.wire.Broken() || !c.untoldTx(h) {
 		return
 	}
 	ctx, cancel := h.p.pool.limited(context.Background())

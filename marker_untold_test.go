@@ -61,3 +61,61 @@ func TestMarkerAfterADeadlock(t *testing.T) {
 		}
 	})
 }
+
+// TestMarkerInTransactionsThatNothingTellsOf: where a statement is in a transaction that no text has begun, a write is not put into one of its
+// own, which would commit it, and its session is held to the primary.
+func TestMarkerInTransactionsThatNothingTellsOf(t *testing.T) {
+	onBoth(t, func(t *testing.T, m *dbtest.MySQLCluster) {
+		c := &engineCluster{name: "MySQL", driver: "mysql", caught: m.WaitCaughtUp, config: func() readroute.Config { return gtidConfig(m) }}
+		for _, n := range m.Nodes() {
+			c.nodes = append(c.nodes, n)
+		}
+		table := c.table(t, "id int PRIMARY KEY")
+		procedure := table + "_begins"
+		require.NoError(t, m.Primary().Exec(testContext(t), "CREATE PROCEDURE "+procedure+"() START TRANSACTION"))
+		require.NoError(t, c.caught(testContext(t)))
+		db, bare := open(t, c.markedConfig(t)), c.bare(t, 0)
+		c.pause(t, 1)
+		c.pause(t, 2)
+		insert := "INSERT INTO " + table + " VALUES (1)"
+		for name, texts := range map[string][]string{
+			"autocommit":      {"SET autocommit = 0", insert},
+			"XA":              {"XA START 'marker'", insert, "XA END 'marker'"},
+			"CALL":            {"CALL " + procedure + "()", insert},
+			"completion_type": {"SET completion_type = 1", "BEGIN", "COMMIT", insert},
+		} {
+			for _, end := range []string{"ROLLBACK", "COMMIT"} {
+				t.Run(name+" "+end, func(t *testing.T) {
+					ctx, other := sessionContext(t), sessionContext(t)
+					_, err := bare.ExecContext(ctx, "DELETE FROM "+table)
+					require.NoError(t, err)
+					conn, err := db.Conn(ctx)
+					require.NoError(t, err)
+					defer conn.Close()
+					for _, text := range texts {
+						_, err := conn.ExecContext(ctx, text)
+						require.NoError(t, err, text)
+					}
+					last := []string{end}
+					if name == "XA" {
+						last = []string{"XA PREPARE 'marker'", "XA " + end + " 'marker'"}
+					}
+					for _, text := range last {
+						_, err = conn.ExecContext(other, text) // whoever ends it
+						require.NoError(t, err, text)
+					}
+					require.NoError(t, conn.Close())
+					want := 0
+					if end == "COMMIT" {
+						want = 1
+					}
+					var n int
+					require.NoError(t, bare.QueryRowContext(ctx, "SELECT count(*) FROM "+table).Scan(&n))
+					require.Equal(t, want, n, "what stands")
+					require.NoError(t, db.QueryRowContext(ctx, "SELECT count(*) FROM "+table).Scan(&n))
+					require.Equal(t, want, n, "what the session sees")
+				})
+			}
+		}
+	})
+}
