@@ -182,14 +182,20 @@ func (c *chaos[N]) heal() {
 // recovers demands that every pool has its fresh reads served by replicas again.
 func (c *chaos[N]) recovers() {
 	for i, db := range c.load.Pools {
-		ctx := readroute.WithFallback(readroute.WithWait(sessionContext(c.t), 5*time.Second), readroute.FallbackError)
 		insert, read := "INSERT INTO kv (k, v) VALUES (-1, 1)", "SELECT count(*) FROM kv WHERE k = -1"
 		began := time.Now()
-		for {
-			_, err := db.ExecContext(ctx, insert)
-			if err == nil {
-				err = db.QueryRowContext(ctx, read).Scan(new(int))
+		try := func() error {
+			// A session of its own: one whose write nobody can tell the outcome of reads from the primary for a while.
+			ctx, cancel := context.WithTimeout(readroute.WithSession(context.Background()), 15*time.Second)
+			defer cancel()
+			ctx = readroute.WithFallback(readroute.WithWait(ctx, 5*time.Second), readroute.FallbackError)
+			if _, err := db.ExecContext(ctx, insert); err != nil {
+				return err
 			}
+			return db.QueryRowContext(ctx, read).Scan(new(int))
+		}
+		for {
+			err := try()
 			if err == nil {
 				break
 			}
