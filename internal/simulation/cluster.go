@@ -49,8 +49,10 @@ type cluster struct {
 	conflicts float64
 	// unseen is how many commits are in the log before reads on the primary show them.
 	unseen float64
-	late   time.Duration // of a [Stage]: how late the next write arrives, whose connection is cut; 0 when nothing of the kind happens
-	tells  bool          // users may see a standby's timeline
+	// unseenFor, of a [Stage], is for how long all of them are.
+	unseenFor time.Duration
+	late      time.Duration // of a [Stage]: how late the next write arrives, whose connection is cut; 0 when nothing of the kind happens
+	tells     bool          // users may see a standby's timeline
 	// unguarded is how many reads a replica has served in a session that would take writes where the server does.
 	unguarded int
 	texts     texts
@@ -126,6 +128,10 @@ func (c *cluster) commit(s *server, writes []write) time.Duration {
 	r := record{by: s, at: now, flushed: now, seen: now, said: now, writes: writes}
 	if c.chance(c.unseen) && c.engine != MariaDB { // of which nobody can find out what it is committing
 		r.seen = now.Add(c.between(0, 3*time.Millisecond))
+		r.said = r.seen
+	}
+	if c.unseenFor > 0 {
+		r.seen = now.Add(c.unseenFor)
 		r.said = r.seen
 	}
 	if c.engine == MySQL {

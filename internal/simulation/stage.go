@@ -58,6 +58,29 @@ func (s *Stage) Thaw(i int) { s.do(i, (*server).thaw) }
 // FillPages makes every record of the log end where a page does.
 func (s *Stage) FillPages() { s.do(0, func(x *server) { x.c.fill = 1 }) }
 
+// Kill ends a server at once.
+func (s *Stage) Kill(i int) { s.do(i, func(x *server) { x.stop(false) }) }
+
+// Stop ends a server in order: PostgreSQL's sends its standbys what it has.
+func (s *Stage) Stop(i int) { s.do(i, func(x *server) { x.stop(true) }) }
+
+// Start starts a server that was ended, as what it was.
+func (s *Stage) Start(i int) { s.do(i, func(x *server) { x.start(0) }) }
+
+// Promote makes a replica the primary. Nothing else changes.
+func (s *Stage) Promote(i int) { s.do(i, (*server).promote) }
+
+// Follow makes a server a replica of another. One that does not run is started.
+func (s *Stage) Follow(i, source int) { s.do(i, func(x *server) { x.follow(s.c.servers[source]) }) }
+
+// Rebuild makes a server anew as a replica of another.
+func (s *Stage) Rebuild(i, source int) {
+	s.do(i, func(x *server) { x.rebuild(s.c.servers[source], 0) })
+}
+
+// Hide says whether users may not see a standby's timeline.
+func (s *Stage) Hide(hide bool) { s.do(0, func(x *server) { x.c.tells = !hide }) }
+
 // Lag makes a replica replay everything so late.
 func (s *Stage) Lag(i int, d time.Duration) { s.do(i, func(x *server) { x.lag = d }) }
 
@@ -70,3 +93,6 @@ func (s *Stage) Unguarded() int {
 	defer s.c.mu.Unlock()
 	return s.c.unguarded
 }
+
+// ShowLate makes commits so late to be seen on the primary, and acknowledged. They are in the log, and on their way to replicas, before.
+func (s *Stage) ShowLate(d time.Duration) { s.do(0, func(x *server) { x.c.unseenFor = d }) }
