@@ -9,7 +9,7 @@ FOR ?= 30s
 READS ?= 200000
 SEED ?= 0
 
-.PHONY: help deps test sim chaos compat-pgx compat-sqlx compat-mysql bench bench-check lint quickstart
+.PHONY: help deps test sim chaos mutations compat-pgx compat-sqlx compat-mysql bench bench-check lint quickstart
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ sim: ## the whole library against a simulated cluster that breaks all the time, 
 
 chaos: deps ## the same checker on PostgreSQL, MySQL and MariaDB clusters that break all the time: make chaos FOR=2m READS=1000000 SEED=42
 	READROUTE_REQUIRE_SERVERS=1 go test -count 1 -timeout 0 -v -run '^TestChaos' . -chaos.for $(FOR) -chaos.reads $(READS) -chaos.seed $(SEED)
+
+mutations: deps ## every guard of docs/guarantees.md switched off, one at a time: its test must go red
+	go run ./internal/mutation
 
 compat-pgx: ## pgx's own stdlib test suite, on the bare driver and through the routed pool
 	@scripts/compat-pgx.sh

@@ -17,6 +17,8 @@ module() {
 simulation() {
 	say "make sim N=1000000; go test -race runs 60,000 of them as well"
 	make --no-print-directory sim N=1000000
+	say "guards switched off: those that are missed within seconds; all of them with make mutations"
+	go run ./internal/mutation -quick
 }
 
 # With -race a read costs several times as much.

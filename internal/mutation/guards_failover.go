@@ -1,0 +1,45 @@
+package main
+
+// failoverGuards see to it that the primary is the primary.
+var failoverGuards = []guard{
+	simulated("read_your_writes", soon, guard{
+		name: "a connection for writes leads to a primary when it is opened",
+		file: "internal/vconn/pool.go",
+		old:  "\tif c.proof.Role != core.RolePrimary {\n",
+		new:  "\tif c.proof.Role == core.RoleUnknown {\n",
+	}),
+	{
+		name: "a connection for writes, and a position read, are of the primary that is known there",
+		file: "internal/core/sample.go",
+		old:  "\t\treturn o.Position.Timeline >= s.Timeline\n",
+		new:  "\t\treturn true\n",
+		pkg:  "internal/monitor", test: "TestPrimaryRestoredInPlace",
+	},
+	simulated("read_your_writes", late, guard{
+		name: "the primary of before a failover is not elected again",
+		file: "internal/monitor/elect.go",
+		old:  "\t\tcase m.formerLocked(i):\n",
+		new:  "\t\tcase m.formerLocked(i) && m.closed:\n",
+	}),
+	{
+		name: "of two primaries the one on the higher timeline counts",
+		file: "internal/monitor/elect.go",
+		old:  "case best < 0, v.Sample.Position.Timeline > m.views[best].Sample.Position.Timeline:",
+		new:  "case best < 0:",
+		pkg:  "internal/monitor", test: "TestTwoPrimaries",
+	},
+	{
+		name: "a server of another system is never the primary",
+		file: "internal/monitor/elect.go",
+		old:  "case system != 0 && p.System != system && i != m.primary:",
+		new:  "case system != 0 && p.System != system && i != m.primary && m.closed:",
+		pkg:  "internal/monitor", test: "TestServersOfAnotherSystemBeforeAnyPrimary",
+	},
+	{
+		name: "a replica of another system serves nothing",
+		file: "internal/core/decide.go",
+		old:  "|| n.Stopped || n.Foreign ||",
+		new:  "|| n.Stopped ||",
+		pkg:  "internal/core", test: "TestDecideForeign",
+	},
+}
