@@ -136,7 +136,7 @@ func TestParkedConnectionAges(t *testing.T) {
 	pool := func(t *testing.T, change func(*PoolConfig)) *Pool {
 		p, _ := parkingPool(change)
 		require.NoError(t, checkout(t.Context(), p))
-		time.Sleep(rest) // whatever the clock of the pool shows then
+		<-time.After(rest) // whatever the clock of the pool shows then
 		return p
 	}
 	t.Run("idle", func(t *testing.T) {
