@@ -103,11 +103,8 @@ func (c *chaos[N]) befalls(f fault, i int) bool {
 			c.next = []fault{f} // it comes back to that
 			return true
 		}
-		if c.do("restore an older backup of", i, n.Restore) {
-			c.identify(i)
-		} else {
-			w.down = !n.IsRunning()
-		}
+		c.do("restore an older backup of", i, n.Restore)
+		w.down = !n.IsRunning()
 		w.paused, w.backup, w.misplaced, w.judge = false, 0, true, c.after(300*time.Millisecond, time.Second)
 	}
 	c.stirred(i)
@@ -219,13 +216,13 @@ func (c *chaos[N]) failover(f fault) bool {
 		c.split = p.at
 	}
 	*former = broken{
-		id: former.id, down: former.down, frozen: former.frozen, former: true, misplaced: true, returns: true,
+		down: former.down, frozen: former.frozen, former: true, misplaced: true, returns: true,
 		start: time.Now().Add(time.Hour), thaw: c.after(50*time.Millisecond, time.Second), follow: c.after(time.Millisecond, 2*time.Second),
 	}
 	if !c.do("promote", next, c.nodes[next].Promote) {
 		c.t.Fatalf("no primary can be made:\n%s", c.tale(0))
 	}
-	c.primary, c.wrong[next] = next, broken{id: c.wrong[next].id}
+	c.primary, c.wrong[next] = next, broken{}
 	// MySQL and MariaDB do not tell which of two primaries is the newer: one that thaws in time is still taken for the primary.
 	p.ready, p.calm = c.rec.Now(), f <= killPrimary || c.engine == simulation.Postgres
 	for i, at := range c.mended {

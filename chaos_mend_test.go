@@ -10,6 +10,7 @@ import (
 
 	"github.com/readroute/readroute"
 	"github.com/readroute/readroute/internal/check"
+	"github.com/readroute/readroute/internal/dbtest"
 	"github.com/readroute/readroute/internal/simulation"
 )
 
@@ -67,7 +68,6 @@ func (c *chaos[N]) mendNode(i int, now time.Time) {
 	case w.down && !w.misplaced:
 		if now.After(w.start) && c.do("start", i, n.Start) {
 			w.down = false
-			c.identify(i)
 		}
 	case w.paused && now.After(w.resume):
 		w.paused = !c.do("resume the replay of", i, n.ResumeReplay)
@@ -75,7 +75,6 @@ func (c *chaos[N]) mendNode(i int, now time.Time) {
 	case !w.follow.IsZero() && now.After(w.follow):
 		if c.do("follow by", i, func(ctx context.Context) error { return n.Follow(ctx, c.nodes[c.primary]) }) {
 			w.down, w.follow, w.judge = false, time.Time{}, c.after(300*time.Millisecond, 2*time.Second)
-			c.identify(i)
 			c.replaced(i)
 		} else if w.attempts++; w.attempts > 2 {
 			w.follow, w.judge = time.Time{}, now
@@ -87,12 +86,11 @@ func (c *chaos[N]) mendNode(i int, now time.Time) {
 				w.returns = false
 				c.done["a former primary returns"]++
 			}
-		} else if c.do("rebuild", i, func(ctx context.Context) error { return n.Rebuild(ctx, c.nodes[c.primary]) }) {
+		} else if c.rebuild(i) {
 			if w.returns {
 				c.done["a former primary has diverged"]++
 			}
-			*w = broken{id: firstNewID + c.done["rebuild"]}
-			c.identify(i)
+			*w = broken{}
 			c.replaced(i)
 		}
 	}
@@ -101,14 +99,13 @@ func (c *chaos[N]) mendNode(i int, now time.Time) {
 // firstNewID is above the ids that the servers begin with.
 const firstNewID = 1000
 
-// identify gives a server of MariaDB that was made anew the id that it has since: under the former's, what that had written and
-// lost would be taken for its own, and the numbers come again.
-func (c *chaos[N]) identify(i int) {
-	if id := c.wrong[i].id; id > 0 && c.engine == simulation.MariaDB {
-		c.do("name", i, func(ctx context.Context) error {
-			return c.nodes[i].Exec(ctx, fmt.Sprintf("SET GLOBAL server_id = %d", id))
-		})
+// rebuild makes a node anew. A server of MariaDB gets another id then: under the former's, what that had written and lost would be
+// taken for its own, and the numbers come again.
+func (c *chaos[N]) rebuild(i int) bool {
+	if n, ok := any(c.nodes[i]).(*dbtest.MySQLNode); ok && c.engine == simulation.MariaDB {
+		n.SetServerID(firstNewID + c.done["rebuild"])
 	}
+	return c.do("rebuild", i, func(ctx context.Context) error { return c.nodes[i].Rebuild(ctx, c.nodes[c.primary]) })
 }
 
 // replaced is called when a node is no primary any more.

@@ -90,7 +90,6 @@ type broken struct {
 	former, misplaced    bool      // it may take writes, and is the primary no more; it is to follow another
 	returns              bool      // it was the primary before
 	attempts             int
-	id                   int // MariaDB: another one since it was made anew; 0: its first
 	backup               int // how many promotions there had been when a backup of it was made, and one; 0: there is none
 }
 

@@ -47,6 +47,10 @@ func (n *MySQLNode) Addr() string { return localAddr(n.port) }
 // ServerID is the node's server_id.
 func (n *MySQLNode) ServerID() int { return n.serverID }
 
+// SetServerID gives the server another id, from its next start on. A session keeps the id that it began with, and MariaDB's
+// gtid_current_pos does not count what was written under another than the server's: it cannot be changed while somebody writes.
+func (n *MySQLNode) SetServerID(id int) { n.serverID = id }
+
 // DSN is a data source name of go-sql-driver/mysql for AppDatabase, as the given user, else as AdminUser.
 func (n *MySQLNode) DSN(user ...string) string { return mysqlDSN(n.Addr(), user) }
 
