@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/readroute/readroute"
+	"github.com/readroute/readroute/internal/dbtest"
 )
 
 // writer commits numbers, one higher than the other, past the routed pool, and knows when each was acknowledged.
@@ -229,6 +231,70 @@ func TestLevelOfNodesThatAreGone(t *testing.T) {
 	require.Equal(t, readroute.RolePrimary, d[0].Role, "%+v", d)
 	_, err := readroute.SessionFrom(ctx).Token(testContext(t))
 	require.NoError(t, err)
+}
+
+// TestLevelCausalTellsOfEachReadThatMayGoBack: while the primary waits for a standby to confirm a commit that replicas show already,
+// every read there is announced, not only the first that waits in vain. A transaction that is merely open is none of that.
+func TestLevelCausalTellsOfEachReadThatMayGoBack(t *testing.T) {
+	c := dbtest.StartPostgresT(t, dbtest.PostgresOptions{Standbys: 1})
+	ctx := testContext(t)
+	require.NoError(t, c.Primary().Exec(ctx, "CREATE TABLE ahead (id int PRIMARY KEY)"))
+	require.NoError(t, c.WaitCaughtUp(ctx))
+	config := configFor(c)
+	config.MaxLag = time.Hour
+	config.CaptureTimeout = 10 * time.Second // however busy the machine is
+	var told atomic.Int64
+	config.Hooks.Event = func(e readroute.Event) {
+		if e.Kind == readroute.EventReadAhead {
+			told.Add(1)
+		}
+	}
+	db := open(t, config)
+	both := func() (first, second int) {
+		ctx := readroute.WithLevel(sessionContext(t), readroute.LevelCausal)
+		first = newest(t, readroute.WithNode(ctx, c.Standby(0).Name()), db, "ahead")
+		return first, newest(t, readroute.WithNode(ctx, c.Primary().Name()), db, "ahead")
+	}
+
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(ctx, "INSERT INTO ahead VALUES (1)")
+	require.NoError(t, err)
+	for range 5 {
+		both()
+	}
+	require.Zero(t, told.Load(), "a transaction is open, and nobody commits it")
+	require.NoError(t, tx.Rollback())
+
+	require.NoError(t, c.Primary().Exec(ctx, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()"))
+	wait, release := context.WithCancel(ctx)
+	var written atomic.Int64
+	var writer sync.WaitGroup
+	writer.Go(func() { // the setting takes a moment
+		for written.Load() < 1000 && c.Primary().Exec(wait, fmt.Sprintf("INSERT INTO ahead VALUES (%d)", written.Load()+1)) == nil {
+			written.Add(1)
+		}
+	})
+	defer writer.Wait()
+	defer release()
+	eventually(t, "a commit waits, and the replica shows it", func() bool {
+		n := int(written.Load())
+		return onPrimary(t, c, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "1" &&
+			newest(t, readroute.WithLevel(ctx, readroute.LevelEventual), db, "ahead") == n+1
+	})
+	n := int(written.Load())
+	told.Store(0)
+	for i := range 5 {
+		first, second := both()
+		require.Equal(t, []int{n + 1, n}, []int{first, second})
+		require.EqualValues(t, i+1, told.Load(), "read %d went back, and nobody was told", i)
+	}
+	require.NoError(t, c.Primary().Exec(ctx, "ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()"))
+	writer.Wait()
+	told.Store(0)
+	first, second := both()
+	require.LessOrEqual(t, first, second)
+	require.Zero(t, told.Load())
 }
 
 // TestLevelsWithoutASession: what a level needs a session for goes to the primary, and says so.

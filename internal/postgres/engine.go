@@ -94,10 +94,12 @@ func hidesPositions(err error) bool {
 }
 
 // Committing implements monitor.Engine. A transaction holds the lock on its own number until its commit is seen; a snapshot
-// does not name those that have begun since the newest one that has ended.
+// does not name those that have begun since the newest one that has ended. One whose session waits for its client is not being
+// committed; whose session may not be seen is taken for one that is.
 func (Engine) Committing(ctx context.Context, link monitor.Link) ([]string, error) {
-	row, err := link.QueryRow(ctx, "SELECT coalesce(string_agg(transactionid::text, ','), '') FROM pg_locks"+
-		" WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted")
+	row, err := link.QueryRow(ctx, "SELECT coalesce(string_agg(transactionid::text, ','), '') FROM pg_locks l"+
+		" LEFT JOIN pg_stat_activity a ON a.pid = l.pid"+
+		" WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted AND a.state IS DISTINCT FROM 'idle in transaction'")
 	if err != nil || len(row) != 1 || row[0] == "" {
 		return nil, err
 	}

@@ -97,12 +97,13 @@ func (r *Router) date(ctx context.Context, p core.Position, floor uint32) (core.
 const aheadPatience = 10 * time.Millisecond
 
 // catchUp waits until the primary shows everything that was in its log when it is asked first, which is all that any replica
-// has shown so far. What is still under way after the patience is taken for a transaction that simply goes on.
+// has shown so far. A transaction that is still under way after the patience may simply go on: nobody waits for it again, and as
+// long as it does a read may see less than a replica has shown, which is said of each.
 func (r *Router) catchUp(ctx context.Context, session *core.Session) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CaptureTimeout)
 	defer cancel()
-	var waiting []string
+	var waiting, going []string
 	marked := r.marked()
 	if marked && r.catchUpMarkers(ctx, session, began) {
 		return
@@ -114,15 +115,16 @@ func (r *Router) catchUp(ctx context.Context, session *core.Session) {
 		}
 		committing := c.Result().Committing
 		if try == 0 {
-			waiting = slices.Clone(committing)
-			if known := r.goOn.Load(); known != nil {
-				waiting = slices.DeleteFunc(waiting, func(x string) bool { return slices.Contains(*known, x) })
-			}
+			waiting, going = r.underWay(committing)
 		} else {
-			waiting = slices.DeleteFunc(waiting, func(x string) bool { return !slices.Contains(committing, x) })
+			gone := func(x string) bool { return !slices.Contains(committing, x) }
+			waiting, going = slices.DeleteFunc(waiting, gone), slices.DeleteFunc(going, gone)
 		}
 		// MariaDB does not tell what it is committing: by the second answer it has gone on.
 		if len(waiting) == 0 && (try > 0 || c.Result().Position.Kind != core.KindMariaDB) {
+			if len(going) > 0 {
+				break
+			}
 			session.Shown(r.cfg.Cluster, began)
 			return
 		}
@@ -134,6 +136,19 @@ func (r *Router) catchUp(ctx context.Context, session *core.Session) {
 	if r.cfg.OnAhead != nil {
 		r.cfg.OnAhead()
 	}
+}
+
+// underWay parts transactions into those that are to be waited for, and those that others have waited for in vain.
+func (r *Router) underWay(committing []string) (waiting, going []string) {
+	known := r.goOn.Load()
+	for _, x := range committing {
+		if known != nil && slices.Contains(*known, x) {
+			going = append(going, x)
+		} else {
+			waiting = append(waiting, x)
+		}
+	}
+	return waiting, going
 }
 
 // Place returns how sessions remember node i.

@@ -28,7 +28,7 @@ func (c *cluster) question(k *conn, s *server, query string) (*answer, error) {
 		return &answer{}, nil
 	case query == e.SelfSQL():
 		return one(fmt.Sprint(k.session.pid), fmt.Sprint(k.session.began.UnixMicro())), nil
-	case strings.Contains(query, " FROM pg_locks WHERE locktype = 'transactionid'"):
+	case strings.Contains(query, " WHERE l.locktype = 'transactionid'"):
 		return one(s.committing()), nil
 	case strings.Contains(query, "FROM pg_stat_activity WHERE pid = "):
 		return c.backend(s, query), nil
