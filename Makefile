@@ -8,6 +8,7 @@ N ?= 1000000
 FOR ?= 30s
 READS ?= 200000
 SEED ?= 0
+KIND ?= (Postgres|MySQL|MariaDB)
 
 .PHONY: help deps test sim chaos mutations compat-pgx compat-sqlx compat-mysql bench bench-check lint quickstart
 
@@ -26,7 +27,7 @@ sim: ## the whole library against a simulated cluster that breaks all the time, 
 	go test -count 1 -timeout 0 -v -run '^TestSimulation$$' ./internal/simulation -simulation.ops $(N)
 
 chaos: deps ## the same checker on PostgreSQL, MySQL and MariaDB clusters that break all the time: make chaos FOR=2m READS=1000000 SEED=42
-	READROUTE_REQUIRE_SERVERS=1 go test -count 1 -timeout 0 -v -run '^TestChaos' . -chaos.for $(FOR) -chaos.reads $(READS) -chaos.seed $(SEED)
+	READROUTE_REQUIRE_SERVERS=1 go test -count 1 -timeout 0 -v -run '^TestChaos$(KIND)$$' . -chaos.for $(FOR) -chaos.reads $(READS) -chaos.seed $(SEED)
 
 mutations: deps ## every guard of docs/guarantees.md switched off, one at a time: its test must go red
 	go run ./internal/mutation
