@@ -86,6 +86,25 @@ func (g MariaDBGTID) Union(o MariaDBGTID) MariaDBGTID {
 	return sortedMariaDBGTID(entries)
 }
 
+// Furthest returns the GTID of each domain of g and o with the highest sequence number, that of g when both have one as high.
+func (g MariaDBGTID) Furthest(o MariaDBGTID) MariaDBGTID {
+	if g == o {
+		return g
+	}
+	var entries []MariaDBEntry
+	for e := range g.Union(o).Entries() {
+		if len(entries) > 0 && entries[len(entries)-1].Domain == e.Domain {
+			continue
+		}
+		head, ok := g.Head(e.Domain)
+		if other, found := o.Head(e.Domain); found && (!ok || other.Sequence > head.Sequence) {
+			head = other
+		}
+		entries = append(entries, head)
+	}
+	return sortedMariaDBGTID(entries)
+}
+
 // Difference returns the GTIDs of g that o does not contain. Of @@gtid_binlog_state it tells what a server has not: a
 // primary on whose state it is not empty has lost these writes, or was made from a backup that does not know of them.
 func (g MariaDBGTID) Difference(o MariaDBGTID) MariaDBGTID {

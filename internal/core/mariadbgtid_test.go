@@ -198,6 +198,23 @@ func (m mariaModel) list(random *rand.Rand) core.MariaDBGTID {
 	return core.NewMariaDBGTID(entries...)
 }
 
+func TestMariaDBGTIDFurthest(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][3]string{
+		{"", "", ""},
+		{"0-1-5", "", "0-1-5"},
+		{"", "0-1-5", "0-1-5"},
+		{"0-1-5", "0-1-6", "0-1-6"},
+		{"0-1-5", "0-77-6", "0-77-6"},
+		{"0-1-6", "0-77-5", "0-1-6"},
+		{"0-1-5", "0-77-5", "0-1-5"}, // two lines of writes: the first counts
+		{"0-1-5,1-2-9", "0-77-6,2-2-1", "0-77-6,1-2-9,2-2-1"},
+		{"0-1-5,0-2-7,1-1-1", "0-3-6", "0-2-7,1-1-1"},
+	} {
+		require.Equal(t, c[2], maria(t, c[0]).Furthest(maria(t, c[1])).String(), "%v", c)
+	}
+}
+
 func TestMariaDBGTIDLaws(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(10, 11))

@@ -58,6 +58,13 @@ var positionGuards = []guard{
 		pkg:  "internal/mysql", test: "TestParseProbeRefuses",
 	},
 	{
+		name: "on MariaDB what was written under another server_id is in the primary's position",
+		file: "internal/mysql/probe.go",
+		old:  "list = p.current.Furthest(p.binlog)",
+		new:  "list = p.current",
+		pkg:  "internal/mysql", test: "TestParseProbeRefuses",
+	},
+	{
 		name: "a floor on a standby is one record beyond what counts as replayed",
 		file: "internal/postgres/engine.go",
 		old:  "\t\treplayed.LSN++\n",

@@ -259,7 +259,9 @@ func (p *probe) mariadbPosition(r *Report) {
 	r.History = p.logged
 	list := p.replayed
 	if r.Role == core.RolePrimary {
-		list = p.current
+		// What was written last counts in gtid_current_pos only when that was under the server_id that the server has now. A session
+		// may have another, and the server may have had one before: then the position is where the server was as a replica.
+		list = p.current.Furthest(p.binlog)
 		if !p.logs {
 			r.miss("log_bin is off, so what the server writes has no position: turn it on, or use Sticky")
 			return
