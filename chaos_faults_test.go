@@ -1,6 +1,7 @@
 package readroute_test
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -172,6 +173,19 @@ func (c *chaos[N]) straighten(p int) {
 	}
 }
 
+// receives reports that a node is connected to its source. A receiver of MySQL or MariaDB that connects to a frozen server cannot be stopped
+// for so long, and its node not be promoted.
+func (c *chaos[N]) receives(i int) bool {
+	n, ok := any(c.nodes[i]).(*dbtest.MySQLNode)
+	if !ok {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	status, err := n.ReplicaStatus(ctx)
+	return err == nil && (status["Slave_IO_Running"] == "Yes" || status["Replica_IO_Running"] == "Yes")
+}
+
 // failover makes another node the primary. It reports whether it can.
 func (c *chaos[N]) failover(f fault) bool {
 	var candidates []int
@@ -182,7 +196,7 @@ func (c *chaos[N]) failover(f fault) bool {
 			}
 			continue
 		}
-		if !w.down && !w.frozen && !w.former && !w.misplaced {
+		if !w.down && !w.frozen && !w.former && !w.misplaced && (f != freezePrimary || c.receives(i)) {
 			candidates = append(candidates, i)
 		}
 	}

@@ -103,7 +103,7 @@ const firstNewID = 1000
 // taken for its own, and the numbers come again.
 func (c *chaos[N]) rebuild(i int) bool {
 	if n, ok := any(c.nodes[i]).(*dbtest.MySQLNode); ok && c.engine == simulation.MariaDB {
-		n.SetServerID(firstNewID + c.done["rebuild"])
+		n.SetServerID(firstNewID + c.done["rebuild"] + c.done["rebuild that fails"]) // no two may have one: not even after what has failed
 	}
 	return c.do("rebuild", i, func(ctx context.Context) error { return c.nodes[i].Rebuild(ctx, c.nodes[c.primary]) })
 }

@@ -21,8 +21,8 @@ simulation() {
 	go run ./internal/mutation -quick
 }
 
-# With -race a read costs several times as much. MariaDB is left to make chaos by hand: once in some hundred thousand reads one is
-# behind its session there, and nobody knows yet whether that is the library or what the test does to the servers.
+# With -race a read costs several times as much. MariaDB is left to make chaos by hand: of two runs that had reads behind their sessions
+# one is not explained, see docs/guarantees.md.
 chaos() {
 	say "make chaos; go test -race breaks the clusters for a few seconds as well"
 	make --no-print-directory chaos KIND='(Postgres|MySQL)'
