@@ -41,11 +41,13 @@ func open(t *testing.T, cluster *dbtest.PostgresCluster) *routed {
 	}
 	r := &routed{cluster: cluster}
 	db, err := readroute.Open(readroute.Config{
-		Primary:       node(cluster.Primary()),
-		Replicas:      []readroute.Node{node(cluster.Standby(0))},
-		MaxLag:        time.Hour,
-		ReadFunctions: []string{"writes"},
-		Hooks:         readroute.Hooks{Decision: func(_ context.Context, d readroute.Decision) { r.last.Store(&d) }},
+		Primary:  node(cluster.Primary()),
+		Replicas: []readroute.Node{node(cluster.Standby(0))},
+		MaxLag:   time.Hour,
+		// However busy the machine is:
+		CaptureTimeout: 10 * time.Second,
+		ReadFunctions:  []string{"writes"},
+		Hooks:          readroute.Hooks{Decision: func(_ context.Context, d readroute.Decision) { r.last.Store(&d) }},
 	})
 	require.NoError(t, err)
 	r.DB = db
