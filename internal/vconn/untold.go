@@ -13,9 +13,10 @@ import (
 // session has written is committed by whatever another one runs on the connection, and no position is known to cover it.
 
 // survivesRollback reports that what a transaction has written may stand after it is rolled back: MySQL and MariaDB keep the rows of
-// tables without transactions, and a deadlock ends a transaction of which database/sql's Tx goes on. A marker is rolled back with it.
+// tables without transactions, and a deadlock ends a transaction of which database/sql's Tx goes on. A marker is rolled back with it,
+// and PostgreSQL keeps nothing, whatever its driver tells.
 func (c *Conn) survivesRollback(h *held) bool {
-	return !tellsTx(h) && c.cluster.Marking == nil
+	return !tellsTx(h) && h.p.proof.Position.Kind != core.KindPostgres && c.cluster.Marking == nil
 }
 
 // untoldTx reports that a transaction may be open on h that neither a text nor the driver tells of.
