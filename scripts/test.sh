@@ -21,11 +21,10 @@ simulation() {
 	go run ./internal/mutation -quick
 }
 
-# With -race a read costs several times as much. MariaDB is left to make chaos by hand: of two runs that had reads behind their sessions
-# one is not explained, see docs/guarantees.md.
+# With -race a read costs several times as much.
 chaos() {
 	say "make chaos; go test -race breaks the clusters for a few seconds as well"
-	make --no-print-directory chaos KIND='(Postgres|MySQL)'
+	make --no-print-directory chaos
 }
 
 others() {
