@@ -119,7 +119,9 @@ func (c *Conn) Primary(ctx context.Context) (driver.Conn, error) {
 	if c.tx != nil && c.tx.h == h || c.rawTx {
 		c.inTx(ctx, &st)
 	}
-	c.writes.untold = c.writes.untold || c.untoldTx(h)
+	if c.untoldTx(h) {
+		c.writes.untold, c.writes.last = true, ctx
+	}
 	c.began(ctx) // also in a transaction: the caller may end it
 	return h.p.native, nil
 }

@@ -53,6 +53,7 @@ func (c *Conn) tookUntold(ctx context.Context, st *sqlclass.Statement, h *held, 
 	for _, s := range c.writes.inTx { // of a transaction that ends here, perhaps only by name: XA PREPARE
 		c.writes.keep(s)
 	}
+	c.writes.last = ctx
 	c.writes.open = c.sessions(ctx, c.writes.open) // also of a read, which sees what is not committed yet
 	switch {
 	case !st.MayWrite && !st.EndsTx && !st.MayEndTx:
@@ -64,12 +65,17 @@ func (c *Conn) tookUntold(ctx context.Context, st *sqlclass.Statement, h *held, 
 	}
 }
 
-// endUntold keeps a transaction that may be open from the next user of the connection. One with session state is given up anyway.
+// endUntold keeps a transaction that may be open from the next user of the connection, in the time that the last statement's caller
+// has. One with session state is given up anyway.
 func (c *Conn) endUntold(h *held) {
 	if h.state || h.discard || c.rawTx || h.p.wire.Broken() || !c.untoldTx(h) {
 		return
 	}
-	ctx, cancel := h.p.pool.limited(context.Background())
+	ctx := c.writes.last
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := h.p.pool.limited(ctx)
 	defer cancel()
 	interrupted, err := h.p.interruptible(func(p *physical) error {
 		_, err := p.wire.Link().QueryRow(ctx, "ROLLBACK")

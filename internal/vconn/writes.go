@@ -28,6 +28,7 @@ type writes struct {
 	// driver tells. open are the sessions whose writes it may commit, whoever ends it: they are kept until the checkout ends.
 	untold bool
 	open   []*core.Session
+	last   context.Context // of the last statement there
 }
 
 func (w *writes) reset() {
@@ -37,7 +38,7 @@ func (w *writes) reset() {
 	}
 	if w.untold {
 		clear(w.open)
-		w.open, w.untold = w.open[:0], false
+		w.open, w.untold, w.last = w.open[:0], false, nil
 	}
 	if len(w.inTx) == 0 && len(w.handing) == 0 && !w.wrote && w.ctx == nil {
 		return
