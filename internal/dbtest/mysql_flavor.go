@@ -118,7 +118,7 @@ var mysqlServerArgs = append([]string{
 // bothServerArgs are for MySQL and MariaDB. What is committed survives the death of a server (it is with the kernel), but
 // not that of the machine, which is no case here.
 var bothServerArgs = []string{
-	"--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=2", "--sync-binlog=0", "--innodb-doublewrite=OFF",
+	"--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=2", "--sync-binlog=0", "--innodb-doublewrite=ON", // a kill can tear a page in two
 	"--innodb-use-native-aio=OFF", "--key-buffer-size=1M", "--max-connections=200", "--skip-name-resolve",
 	"--log-bin=bin", "--relay-log=relay", "--relay-log-recovery=ON", "--binlog-format=ROW",
 }
