@@ -38,6 +38,7 @@ type State struct {
 	Flush       core.LSN // of a primary; 0 means LSN
 	Start       int64    // 0 means 1
 	NoSource    bool
+	Committing  string        // the transactions that are being committed, with commas between them
 	WriterDelay time.Duration // 0 means 200 ms
 
 	DialErr  error // of new connections
@@ -218,6 +219,8 @@ func (l *link) answer(query string) ([]string, error) {
 		return nil, s.Err
 	case query == Engine.ProbeSQL():
 		return s.row(), nil
+	case strings.Contains(query, "pg_locks"):
+		return []string{s.Committing}, nil
 	case strings.Contains(query, "pg_stat_activity"):
 		return n.backend(query)
 	}

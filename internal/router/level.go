@@ -96,6 +96,25 @@ func (r *Router) date(ctx context.Context, p core.Position, floor uint32) (core.
 // the moment at which a commit is seen lie microseconds, unless the primary waits for replicas.
 const aheadPatience = 10 * time.Millisecond
 
+// Between two questions of a read that waits for that lies aheadPoll at first and twice as much each time, up to aheadPollMax: the
+// primary is not kept busy with them.
+const (
+	aheadPoll    = 100 * time.Microsecond
+	aheadPollMax = 2 * time.Millisecond
+)
+
+// pauseAhead waits before question try, which counts from 1. It reports whether there is time for it.
+func pauseAhead(ctx context.Context, try int) bool {
+	timer := time.NewTimer(min(aheadPollMax, aheadPoll<<min(try-1, 10)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // catchUp waits until the primary shows everything that was in its log when it is asked first, which is all that any replica
 // has shown so far. A transaction that is still under way after the patience may simply go on: nobody waits for it again, and as
 // long as it does a read may see less than a replica has shown, which is said of each.
@@ -109,6 +128,9 @@ func (r *Router) catchUp(ctx context.Context, session *core.Session) {
 		return
 	}
 	for try := 0; !marked; try++ {
+		if try > 0 && !pauseAhead(ctx, try) {
+			break
+		}
 		c := r.Captures.JoinCommitting()
 		if c.Wait(ctx) != nil {
 			break

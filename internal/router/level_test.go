@@ -145,3 +145,48 @@ func TestLevelCausalMovesWhenItMust(t *testing.T) {
 		r.wants(elsewhere(), 2, core.ReasonCovered)
 	})
 }
+
+// TestLevelCausalWaitsForCommitsOnThePrimary: a read that moves to the primary waits until it shows what a replica has shown. One
+// that goes on is waited for once, is announced each time, and keeps the primary busy with a few questions only.
+func TestLevelCausalWaitsForCommitsOnThePrimary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ahead := 0
+		r := route(t, func(c *router.Config) { c.OnAhead = func() { ahead++ } }, 100, newNodes(1)...)
+		committing := func(transactions string) {
+			r.nodes[0].Set(func(s *fakenode.State) { s.Committing = transactions })
+		}
+		read := func() time.Duration {
+			s, ctx := session(t.Context())
+			s.Saw(cluster, r.Place(1), r.Monitor.Snapshot().Nodes[1].Sample.Start, false, time.Now())
+			d, took := r.read(atLevel(ctx, core.LevelCausal), func(req *router.Request) { req.Exclude = 1 << 1 })
+			require.NoError(t, d.Err)
+			require.Equal(t, core.RolePrimary, d.Role)
+			return took
+		}
+		require.Zero(t, read())
+		require.Zero(t, ahead)
+
+		committing("7")
+		time.AfterFunc(3*time.Millisecond, func() { committing("") })
+		took := read()
+		require.GreaterOrEqual(t, took, 3*time.Millisecond)
+		require.Less(t, took, 6*time.Millisecond)
+		require.Zero(t, ahead)
+
+		committing("7,8")
+		time.AfterFunc(time.Millisecond, func() { committing("8,9") })
+		r.nodes[0].Forget()
+		took = read()
+		require.Equal(t, 1, ahead)
+		require.GreaterOrEqual(t, took, 10*time.Millisecond)
+		require.Less(t, took, 15*time.Millisecond)
+		require.Less(t, len(r.nodes[0].Probes()), 15)
+		for again := range 3 {
+			require.Zero(t, read(), "8 and 9 are known to go on")
+			require.Equal(t, 2+again, ahead)
+		}
+		committing("")
+		require.Zero(t, read())
+		require.Equal(t, 4, ahead)
+	})
+}

@@ -19,7 +19,7 @@ func (r *Router) catchUpMarkers(ctx context.Context, session *core.Session, bega
 	if session.Settle(ctx, r.cfg.Cluster, r.cfg.Strategy.Window) != nil {
 		return false
 	}
-	for {
+	for try := 0; try == 0 || pauseAhead(ctx, try); try++ {
 		need, _ := session.View(r.cfg.Cluster, now)
 		c := r.Captures.Join()
 		if c.Wait(ctx) != nil {
@@ -34,4 +34,5 @@ func (r *Router) catchUpMarkers(ctx context.Context, session *core.Session, bega
 			return true
 		}
 	}
+	return false
 }
