@@ -233,6 +233,9 @@ func (c *chaos[N]) failover(f fault) bool {
 		down: former.down, frozen: former.frozen, former: true, misplaced: true, returns: true,
 		start: time.Now().Add(time.Hour), thaw: c.after(50*time.Millisecond, time.Second), follow: c.after(time.Millisecond, 2*time.Second),
 	}
+	if !c.nodes[next].IsRunning() { // a server may die of the chaos, and comes back like one that was killed
+		c.do("start after a crash of its own", next, c.nodes[next].Start)
+	}
 	if !c.do("promote", next, c.nodes[next].Promote) {
 		c.t.Fatalf("no primary can be made:\n%s", c.tale(0))
 	}

@@ -317,7 +317,7 @@ func TestGTIDStuckServerSessionIsEnded(t *testing.T) {
 		} {
 			ctx := sessionContext(t)
 			require.NoError(t, db.PingContext(ctx))
-			short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+			short, cancel := context.WithTimeout(ctx, 300*time.Millisecond) // for the server to begin
 			defer cancel()
 			_, err := db.ExecContext(short, tc.query)
 			require.ErrorIs(t, err, readroute.ErrCommitUnknown)

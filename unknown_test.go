@@ -285,7 +285,8 @@ func TestCaptureEndsAStuckServerSession(t *testing.T) {
 	makeSlowWrite(t, c, table, "PERFORM pg_sleep(60)")
 	loseCancels(proxy)
 	ctx := sessionContext(t)
-	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	require.NoError(t, db.PingContext(ctx))
+	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond) // for the server to begin
 	defer cancel()
 	_, err := db.ExecContext(short, "INSERT INTO "+table+" VALUES (1)")
 	require.ErrorIs(t, err, readroute.ErrCommitUnknown)
