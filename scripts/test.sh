@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")/.."
 export READROUTE_REQUIRE_SERVERS=1 GOWORK=off
 
-say() { printf '== %s\n' "$*"; }
+say() { printf '== %s (after %d s)\n' "$*" "$SECONDS"; }
 
 module() {
 	say "$1: go vet -race ./... && go test -race -timeout 20m ./..."
@@ -48,4 +48,5 @@ module . || failed=1
 chaos || failed=1
 wait "$beside" || failed=1
 cat "$log"
+say "end"
 exit $failed
