@@ -10,6 +10,7 @@ import (
 // sessions hold it, and nobody keeps a list of them.
 type Capture struct {
 	order  uint64 // of two captures that anybody may join, the one with the higher order begins later
+	asked  time.Time
 	done   chan struct{}
 	result atomic.Pointer[CaptureResult]
 	hurry  func()
@@ -46,7 +47,7 @@ func (r *CaptureResult) need() Position {
 
 // NewCapture returns a capture that has not begun. hurry asks its owner to run it at once; it must not block.
 func NewCapture(hurry func()) *Capture {
-	return &Capture{order: captureOrder.Add(1), done: make(chan struct{}), hurry: hurry}
+	return &Capture{order: captureOrder.Add(1), asked: time.Now(), done: make(chan struct{}), hurry: hurry}
 }
 
 // Complete publishes the result. It must be called once.
@@ -57,6 +58,9 @@ func (c *Capture) Complete(r CaptureResult) {
 
 // Result returns the result, or nil while there is none.
 func (c *Capture) Result() *CaptureResult { return c.result.Load() }
+
+// Asked returns when it was asked for.
+func (c *Capture) Asked() time.Time { return c.asked }
 
 // Done is closed when there is a result.
 func (c *Capture) Done() <-chan struct{} { return c.done }

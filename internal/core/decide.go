@@ -92,7 +92,7 @@ type Decision struct {
 	Action Action
 	Nodes  uint64 // bit i is node i
 	Reason Reason
-	// FellBack is true for a read that is on the primary only because no replica can serve it.
+	// FellBack is true for a read that is on the primary only because no replica can serve it: one would, if all nodes were well.
 	FellBack bool
 }
 
@@ -204,7 +204,11 @@ func (s *Snapshot) WithinLag(n *NodeView, limit time.Duration) bool {
 
 func decideSession(in *Input, s *Snapshot, eligible uint64, why Reason) Decision {
 	need := &in.Need
-	if need.Until.After(in.Now) {
+	switch {
+	case !need.Until.After(in.Now):
+	case need.Gone:
+		return fallBack(in, s, ReasonSticky)
+	default:
 		return stay(in, s, ReasonSticky)
 	}
 	if in.Strategy.Sticky {
@@ -213,24 +217,32 @@ func decideSession(in *Input, s *Snapshot, eligible uint64, why Reason) Decision
 	if need.Open {
 		return stay(in, s, ReasonCapturePending)
 	}
-	if need.Pending != nil {
-		if eligible == 0 || in.NoCapture || in.Budget <= 0 {
-			return stay(in, s, ReasonCapturePending)
-		}
-		return Decision{Action: WaitCapture, Reason: ReasonCapturePending}
-	}
 	switch {
 	case eligible == 0:
 		return fallBack(in, s, why)
+	case need.Pending != nil:
+		return decidePending(in, s)
 	case in.Level == LevelGlobal && !in.Asked:
 		if in.NoCapture {
-			return stay(in, s, ReasonCapturePending)
+			return fallBack(in, s, ReasonCapturePending)
 		}
 		return Decision{Action: AskNow, Nodes: nearest(s, eligible), Reason: ReasonCapturePending}
 	case in.floored():
 		return decideFloor(in, s, eligible)
 	}
 	return decidePosition(in, s, eligible)
+}
+
+// decidePending waits until the position of what the session has written is known. A read that may not wait stays on the primary
+// for that moment, in a healthy cluster too; any other comes to it because the primary is late.
+func decidePending(in *Input, s *Snapshot) Decision {
+	switch {
+	case in.NoCapture || in.Budget <= 0 && in.Waited:
+		return fallBack(in, s, ReasonCapturePending)
+	case in.Budget <= 0:
+		return stay(in, s, ReasonCapturePending)
+	}
+	return Decision{Action: WaitCapture, Reason: ReasonCapturePending}
 }
 
 func decideSticky(in *Input, s *Snapshot, eligible uint64, why Reason) Decision {
@@ -355,8 +367,8 @@ func fallBack(in *Input, s *Snapshot, why Reason) Decision {
 	return Decision{Action: GoPrimary, Reason: why, FellBack: true}
 }
 
-// stay says what happens to a read that belongs on the primary because of what its session wrote. It is no load that
-// the replicas should have taken.
+// stay says what happens to a read that belongs on the primary because of what its session wrote, as it would with every replica
+// up and near. It is no load that the replicas should have taken.
 func stay(in *Input, s *Snapshot, why Reason) Decision {
 	d := fallBack(in, s, why)
 	d.FellBack = false

@@ -54,7 +54,7 @@ func decideFloor(in *Input, s *Snapshot, eligible uint64) Decision {
 		}
 	}
 	if in.NoCapture {
-		return stay(in, s, ReasonCapturePending)
+		return fallBack(in, s, ReasonCapturePending)
 	}
 	return Decision{Action: AskFloor, Nodes: nearest(s, eligible), Reason: ReasonCapturePending}
 }

@@ -161,7 +161,7 @@ func (c clusterState) settle(f *Floor, p Position, at, until time.Time) clusterS
 	c.ahead = c.ahead || !f.Primary
 	merged, ok := MergePositions(c.entry.Positions, p)
 	if p.IsZero() || !ok {
-		c.entry.Until = later(c.entry.Until, until)
+		c.entry.Until, c.gone = later(c.entry.Until, until), until
 		return c
 	}
 	switch {

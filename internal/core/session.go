@@ -35,6 +35,7 @@ type clusterState struct {
 	captured time.Time // when the only position was captured; zero when that is not known, or there are several
 	open     int       // writes that have handed out a row and not ended yet
 	floors   []*Floor  // what was read and is no position yet
+	gone     time.Time // when entry.Until is this, it is because no server can tell any more what was read
 	fenced   bool      // the session needs all that was committed at some moment, whoever wrote it
 	ahead    bool      // some of what was read on a replica is a position now, and the primary has not been found to show it
 	pending  []pending
@@ -57,6 +58,7 @@ type Need struct {
 	Positions  []Position
 	CapturedAt time.Time
 	Until      time.Time // the primary until then
+	Gone       bool      // Until is that because of what was read, and of no write
 	LastWrite  time.Time
 	Pending    *Capture // a capture to wait for; nil when none is pending
 	Open       bool     // a write of the session has not ended
@@ -105,6 +107,7 @@ func (s *Session) ViewTo(cluster string, clock func() time.Time, n *Need) Verdic
 	if len(state.clusters) > 1 {
 		n.Until = later(n.Until, state.everyUntil())
 	}
+	n.Gone = !n.Until.IsZero() && n.Until.Equal(c.gone)
 	n.LastWrite = c.entry.At
 	n.Open = c.open > 0
 	n.Floors, n.Ahead = c.floors, c.ahead

@@ -33,8 +33,8 @@ var captureGuards = []guard{
 	simulated("read_your_writes", soon, guard{
 		name: "until the position is known, the session reads from the primary",
 		file: "internal/core/decide.go",
-		old:  "\tif need.Pending != nil {\n",
-		new:  "\tif need.Pending != nil && in.PrimaryAll {\n",
+		old:  "\tcase need.Pending != nil:\n",
+		new:  "\tcase need.Pending != nil && in.PrimaryAll:\n",
 	}),
 	{
 		name: "a position that could not be read holds the session to the primary",

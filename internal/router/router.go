@@ -165,9 +165,12 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 		if in.Asked {
 			extra.add(&in)
 		}
+		if c := in.Need.Pending; c != nil && in.Budget <= 0 && time.Since(c.Asked()) > r.cfg.CaptureTimeout {
+			in.NoCapture = true // others have waited for it in vain
+		}
 		d, s := r.decide(&in)
 		if lost && d.Action != core.Refuse {
-			d = core.Decision{Action: core.GoPrimary, Reason: core.ReasonPositionLost}
+			d = core.Decision{Action: core.GoPrimary, Reason: core.ReasonPositionLost, FellBack: true}
 		}
 		switch d.Action {
 		case core.GoPrimary, core.GoReplica, core.Refuse:

@@ -100,7 +100,7 @@ func TestRouteBudget(t *testing.T) {
 				require.LessOrEqual(t, took, captureTimeout+waitTimeout)
 				require.Equal(t, c.took, took)
 				require.Equal(t, took, d.Waited)
-				require.Equal(t, c.reason != core.ReasonCapturePending, d.FellBack)
+				require.True(t, d.FellBack)
 				require.Zero(t, r.Monitor.Waiting())
 				time.Sleep(time.Second) // whatever else was begun ends
 			})
@@ -156,12 +156,13 @@ func TestRouteBudgetOfTheContext(t *testing.T) {
 			require.Equal(t, wait, took)
 		}
 
-		// A read that may not wait does not wait for a capture either.
+		// A read that may not wait does not wait for a capture either, and is where it is because of what its session has just written.
 		r.nodes[0].Set(func(s *fakenode.State) { s.Frozen = true })
 		r.wrote(s)
 		d, took = r.read(core.NewContext(t.Context(), &core.Options{Session: s, HasWait: true}))
 		r.wants(d, 0, core.ReasonCapturePending)
 		require.Zero(t, took)
+		require.False(t, d.FellBack)
 	})
 }
 
@@ -270,6 +271,138 @@ func TestRouteProtectsThePrimary(t *testing.T) {
 		d, took = r.read(ctx)
 		require.True(t, d.Slot)
 		require.Zero(t, took)
+	})
+}
+
+// TestRouteProtectsThePrimaryFromSessionsThatWrite: that a session has just written is no way around the limit, whether there is no
+// replica or the primary is too slow to tell its position.
+func TestRouteProtectsThePrimaryFromSessionsThatWrite(t *testing.T) {
+	const limit, readers = 5, 200
+	noReplica := func(r *routed) {
+		r.nodes[1].Set(func(s *fakenode.State) { s.Err = errRefused })
+		<-time.After(2 * time.Second)
+	}
+	slow := func(r *routed) { r.nodes[0].Set(func(s *fakenode.State) { s.Delay = 400 * time.Millisecond }) }
+	plain := func(r *routed, s *core.Session) *core.Options { return &core.Options{Session: s} }
+	for name, c := range map[string]struct {
+		before  func(*routed)
+		options func(*routed, *core.Session) *core.Options
+		reason  core.Reason
+		took    time.Duration
+		err     error // with FallbackError
+	}{
+		"no replica":                         {noReplica, plain, core.ReasonNoReplica, 0, router.ErrNoReplica},
+		"the primary is too slow to capture": {slow, plain, core.ReasonCapturePending, captureTimeout, router.ErrNotCaughtUp},
+		"the primary is too slow for LevelGlobal": {slow, func(*routed, *core.Session) *core.Options {
+			return &core.Options{Level: core.LevelGlobal}
+		}, core.ReasonCapturePending, captureTimeout, router.ErrNotCaughtUp},
+		"the replica that was read is too slow to say what it showed": {
+			func(r *routed) { r.nodes[1].Set(func(s *fakenode.State) { s.Delay = 400 * time.Millisecond }) },
+			func(r *routed, _ *core.Session) *core.Options {
+				s, _ := session(context.Background(), position(1, 0x5001)) // which the replica does not show
+				s.Saw(cluster, r.Place(1), r.Monitor.Snapshot().Nodes[1].Sample.Start, false, time.Now())
+				return &core.Options{Session: s, Level: core.LevelCausal}
+			}, core.ReasonCapturePending, captureTimeout, router.ErrNotCaughtUp,
+		},
+		"the replica that was read has restarted": {
+			func(r *routed) {
+				r.nodes[1].Set(func(s *fakenode.State) { s.Start = 2 })
+				<-time.After(time.Second)
+			},
+			func(r *routed, _ *core.Session) *core.Options {
+				s, _ := session(context.Background())
+				s.Saw(cluster, r.Place(1), core.Start{System: fakenode.System, At: 1}, false, time.Now())
+				return &core.Options{Session: s, Level: core.LevelCausal}
+			}, core.ReasonSticky, 0, router.ErrNotCaughtUp,
+		},
+		"a position that the primary does not have": {
+			func(*routed) {},
+			func(*routed, *core.Session) *core.Options {
+				s, _ := session(context.Background(), position(1, 0x9000))
+				return &core.Options{Session: s}
+			}, core.ReasonPositionLost, 0, nil,
+		},
+		"a read that may not wait, and a position that is late": {slow, func(_ *routed, s *core.Session) *core.Options {
+			<-time.After(2 * captureTimeout)
+			return &core.Options{Session: s, HasWait: true}
+		}, core.ReasonCapturePending, 0, router.ErrNotCaughtUp},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := route(t, func(c *router.Config) { c.FallbackLimit = limit }, 2*readers, newNodes(1)...)
+				c.before(r)
+				r.nodes[0].Set(func(s *fakenode.State) { s.LSN = 0x6000 })
+				var mu sync.Mutex
+				var slots, protected int
+				var wg sync.WaitGroup
+				write := func() *core.Session {
+					s, _ := session(t.Context())
+					r.wrote(s)
+					return s
+				}
+				for range readers {
+					s := write()
+					wg.Go(func() {
+						ctx := core.NewContext(t.Context(), c.options(r, s))
+						d, took := r.read(ctx)
+						mu.Lock()
+						defer mu.Unlock()
+						switch {
+						case d.Slot:
+							slots++
+							if d.Node != 0 || d.Reason != c.reason || took < c.took || took > c.took+5*time.Millisecond || d.Err != nil {
+								t.Errorf("%+v after %s", d, took)
+							}
+						case errors.Is(d.Err, router.ErrProtected):
+							protected++
+							if took > waitTimeout {
+								t.Errorf("%+v after %s", d, took)
+							}
+						default:
+							t.Errorf("%+v", d)
+						}
+					})
+				}
+				wg.Wait()
+				require.Equal(t, limit, slots)
+				require.Equal(t, readers-limit, protected)
+
+				o := c.options(r, write())
+				o.Fallback = core.FallbackError
+				d, _ := r.read(core.NewContext(t.Context(), o))
+				if c.err != nil {
+					require.ErrorIs(t, d.Err, c.err)
+				}
+				<-time.After(time.Second)
+			})
+		})
+	}
+}
+
+// TestRouteRefusesNoReadAfterAWriteInHealth: the limit is for what replicas should have served. In a healthy cluster no read right after
+// a write needs a slot, whether it waits until the position is known or may not.
+func TestRouteRefusesNoReadAfterAWriteInHealth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := route(t, func(c *router.Config) { c.FallbackLimit = 1 }, 1000, newNodes(1)...)
+		for _, n := range r.nodes {
+			n.Set(func(s *fakenode.State) { s.Delay = 5 * time.Millisecond })
+		}
+		<-time.After(time.Second)
+		for _, wait := range []time.Duration{waitTimeout, 0} {
+			var wg sync.WaitGroup
+			for range 500 {
+				s, _ := session(t.Context())
+				r.wrote(s)
+				wg.Go(func() {
+					d, _ := r.read(core.NewContext(t.Context(), &core.Options{Session: s, HasWait: true, Wait: wait}))
+					if d.Err != nil || d.Slot || d.FellBack {
+						t.Errorf("wait %s: %+v", wait, d)
+					}
+				})
+			}
+			wg.Wait()
+			<-time.After(time.Second)
+		}
 	})
 }
 
