@@ -35,12 +35,12 @@ type arrival struct {
 // nothing.
 func (c *Codec) Inject(ctx context.Context, carrier Carrier) {
 	if s := SessionFrom(ctx); s != nil {
-		c.inject(ctx, s, carrier)
+		c.carry(c.token(ctx, s), carrier)
 	}
 }
 
-func (c *Codec) inject(ctx context.Context, s *Session, carrier Carrier) {
-	if text := c.Encode(c.token(ctx, s)); text != "" {
+func (c *Codec) carry(t Token, carrier Carrier) {
+	if text := c.Encode(t); text != "" {
 		carrier.Set(c.config.Header, text)
 	}
 }
@@ -61,15 +61,32 @@ func (c *Codec) arrived(ctx context.Context, s *Session) context.Context {
 }
 
 // Reply is Inject for the answer to what was given to [Codec.Extract], whose context, or one made from it, is ctx: it does
-// nothing unless the session has written, or was told of a write, since then. It reports whether the carrier holds a token
-// now.
+// nothing unless the session has written, or was told of a write, since then. For a write that has not returned the token asks for
+// the primary for StickyWindow. It reports whether the carrier holds a token now.
 func (c *Codec) Reply(ctx context.Context, carrier Carrier) bool {
-	s := SessionFrom(ctx)
-	if s == nil || !grown(ctx, s) {
-		return false
+	t, ok := c.answer(ctx)
+	if ok {
+		c.carry(t, carrier)
 	}
-	c.inject(ctx, s, carrier)
-	return true
+	return ok
+}
+
+// answer returns what is to be told to whoever has asked for what the session of ctx has done; ok is false when that is nothing.
+// A write that has not returned may stand before any position could be read that covers it.
+func (c *Codec) answer(ctx context.Context) (t Token, ok bool) {
+	s := SessionFrom(ctx)
+	if s == nil {
+		return Token{}, false
+	}
+	writing := s.core.Writing()
+	if !writing && !grown(ctx, s) {
+		return Token{}, false
+	}
+	t = c.token(ctx, s)
+	if writing {
+		t = t.Merge(PrimaryFor(c.window()))
+	}
+	return t, true
 }
 
 // grown reports that the session of ctx has come to need more since it arrived, or that nobody knows.

@@ -83,8 +83,11 @@ type CodecConfig struct {
 	// Defaults to PrimaryFor(StickyWindow + ClockSkew).
 	OnBadToken func(ctx context.Context, err error) Token
 
-	// OnLateWrite is told of a request whose session has written, or has been told of a write, after the first byte of the
-	// response had gone out, so that the client does not have the token. It is called concurrently, with the request's context.
+	// OnLateWrite is told, once, of a request whose session has written, or has been told of a write, after the first byte of the
+	// response had gone out, so that the client does not have the token: by the handler, by one that http.TimeoutHandler has given
+	// up, or by a goroutine that outlives it. Of a write that was under way at the first byte it is told as well, though the
+	// client's token asks for the primary for StickyWindow. It is called concurrently, with the request's context, at times by the
+	// goroutine that has written, and must not block.
 	// Defaults to nothing.
 	OnLateWrite func(ctx context.Context)
 }

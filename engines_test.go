@@ -36,14 +36,7 @@ type engineCluster struct {
 // onEachEngine runs a test on PostgreSQL, MariaDB and, where it can be had, MySQL.
 func onEachEngine(t *testing.T, test func(t *testing.T, c *engineCluster)) {
 	t.Helper()
-	t.Run("PostgreSQL", func(t *testing.T) {
-		p := sharedCluster(t)
-		c := &engineCluster{name: "PostgreSQL", driver: "pgx", caught: p.WaitCaughtUp, config: func() readroute.Config { return configFor(p) }}
-		for _, n := range p.Nodes() {
-			c.nodes = append(c.nodes, n)
-		}
-		test(t, c)
-	})
+	t.Run("PostgreSQL", func(t *testing.T) { test(t, sharedEngine(t)) })
 	onBoth(t, func(t *testing.T, m *dbtest.MySQLCluster) {
 		c := &engineCluster{name: "MySQL", driver: "mysql", caught: m.WaitCaughtUp, config: func() readroute.Config { return gtidConfig(m) }}
 		for _, n := range m.Nodes() {
@@ -51,6 +44,17 @@ func onEachEngine(t *testing.T, test func(t *testing.T, c *engineCluster)) {
 		}
 		test(t, c)
 	})
+}
+
+// sharedEngine is the shared cluster of PostgreSQL.
+func sharedEngine(t *testing.T) *engineCluster {
+	t.Helper()
+	p := sharedCluster(t)
+	c := &engineCluster{name: "PostgreSQL", driver: "pgx", caught: p.WaitCaughtUp, config: func() readroute.Config { return configFor(p) }}
+	for _, n := range p.Nodes() {
+		c.nodes = append(c.nodes, n)
+	}
+	return c
 }
 
 // sql puts the engine's own places for arguments into a text that has ? for them.

@@ -34,11 +34,17 @@ func (w *response) announce() {
 	}
 }
 
-// end is called when the handler has returned, or panics.
+// end is called when the handler has returned, or panics. Something of it may go on: one that has run out of time, a goroutine.
 func (w *response) end() {
 	w.begin()
-	if w.codec.config.OnLateWrite != nil && w.growth != growthOf(SessionFrom(w.ctx)) {
-		w.codec.config.OnLateWrite(w.ctx)
+	if w.codec.config.OnLateWrite == nil {
+		return
+	}
+	s := SessionFrom(w.ctx)
+	late := sync.OnceFunc(func() { w.codec.config.OnLateWrite(w.ctx) })
+	s.core.OnGrown(late)
+	if w.growth != growthOf(s) {
+		late()
 	}
 }
 

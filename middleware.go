@@ -13,8 +13,9 @@ import (
 //
 // The token goes out before the first byte of the response: with redirects, an implicit 200, Flush, Hijack, a response of
 // several parts, and when the handler panics and somebody else answers. The first byte waits for the positions of the
-// request's writes, at most for CaptureTimeout; then the token asks for the primary for a while. What the handler writes to
-// the database after the first byte the client does not hear of; [CodecConfig.OnLateWrite] does.
+// request's writes, at most for CaptureTimeout; then the token asks for the primary for a while, as it does for a write that has
+// not returned: of a handler that has run out of time, for one. What is written to the database after the first byte the client
+// does not hear of; [CodecConfig.OnLateWrite] does.
 //
 // A browser may have several responses under way, in any order, and keeps the cookie that came last. So each response that
 // wrote sets a cookie of its own, which lives for MaxAge; a request brings all of them, and a response that wrote deletes

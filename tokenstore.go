@@ -45,11 +45,11 @@ func (c *Codec) Load(ctx context.Context, store TokenStore, key string, pools ..
 // answered. It waits for the positions of the session's writes as [Codec.Inject] does, and then for the store. On error the
 // client must not be told that his write has been done: his next read may be older than it.
 func (c *Codec) Save(ctx context.Context, store TokenStore, key string) error {
-	s := SessionFrom(ctx)
-	if s == nil || !grown(ctx, s) {
+	t, ok := c.answer(ctx)
+	if !ok {
 		return nil
 	}
-	if err := store.Merge(ctx, key, c.token(ctx, s)); err != nil {
+	if err := store.Merge(ctx, key, t); err != nil {
 		return fmt.Errorf("readroute: save a token: %w", err)
 	}
 	return nil

@@ -17,12 +17,8 @@ const maxPending = 16
 // reading it takes no lock. The zero Session is ready.
 type Session struct {
 	state atomic.Pointer[sessionState]
-	grown atomic.Uint64
+	growth
 }
-
-// Grown changes when the session comes to need more because of a write, or because it is told so; not because of what a
-// capture finds. A later write that waits for a capture with an earlier one does not change it again.
-func (s *Session) Grown() uint64 { return s.grown.Load() }
 
 // sessionState is immutable once it is published.
 type sessionState struct {
@@ -170,12 +166,6 @@ func (s *Session) update(cluster string, f func(clusterState) clusterState) {
 			return
 		}
 	}
-}
-
-// grow is update for what makes the session need more.
-func (s *Session) grow(cluster string, f func(clusterState) clusterState) {
-	s.update(cluster, f)
-	s.grown.Add(1)
 }
 
 func (c *clusterState) finished() bool {

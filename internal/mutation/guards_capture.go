@@ -23,6 +23,20 @@ var captureGuards = []guard{
 		pkg:  "internal/core", test: "TestDecideFixtures",
 	},
 	{
+		name: "a write that has not returned when its client is answered is in the answer",
+		file: "carrier.go",
+		old:  "\twriting := s.core.Writing()\n",
+		new:  "\twriting := false\n",
+		pkg:  ".", test: "TestMiddlewareWriteUnderWay",
+	},
+	{
+		name: "a commit that has not returned when its client is answered is in the answer",
+		file: "internal/vconn/tx.go",
+		old:  "\t\tt.c.beginAll(t.c.writes.inTx)\n",
+		new:  "",
+		pkg:  ".", test: "TestMiddlewareCommitUnderWay",
+	},
+	{
 		name: "a position read serves nobody who joined after it had begun",
 		file: "internal/monitor/captures.go",
 		old:  "\ts.Since = c.since\n\tif err == nil && s.Role != core.RolePrimary {",

@@ -29,6 +29,10 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 		c.report(ctx, &c.decided)
 		return err
 	}
+	defer c.settle()
+	if c.changes(st, h) {
+		c.begin(ctx)
+	}
 	if c.cluster.Marking != nil && h == &c.primary {
 		if done, err := c.executeMarked(ctx, st, query, h, rows, op); done {
 			return err
@@ -125,7 +129,11 @@ func (c *Conn) again(ctx context.Context, st *sqlclass.Statement, query string, 
 	if err != nil {
 		return nil, first
 	}
-	return h, c.run(ctx, h, c.changes(st, h), op)
+	changes := c.changes(st, h)
+	if changes {
+		c.begin(ctx)
+	}
+	return h, c.run(ctx, h, changes, op)
 }
 
 func (c *Conn) otherReplica(exclude uint64) bool {

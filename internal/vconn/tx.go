@@ -92,6 +92,10 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 
 // Commit commits. When its answer is lost, the error matches ErrCommitUnknown as well as the driver's own.
 func (t *Tx) Commit() error {
+	if t.c.writes.wrote {
+		defer t.c.settle()
+		t.c.beginAll(t.c.writes.inTx)
+	}
 	if t.c.mark != nil {
 		return t.commitMarked()
 	}

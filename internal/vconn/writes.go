@@ -29,6 +29,8 @@ type writes struct {
 	untold bool
 	open   []*core.Session
 	last   context.Context // of the last statement there
+	// begun are the sessions that are told of what is being sent.
+	begun []*core.Session
 }
 
 func (w *writes) reset() {
