@@ -130,10 +130,10 @@ var over = func() context.Context {
 
 // token returns what s needs.
 func (c *Codec) token(ctx context.Context, s *Session) Token {
-	t, err := s.core.Token(over, time.Now, c.window())
+	t, err := s.core.Token(over, time.Now, c.config.StickyWindow)
 	if err != nil && c.config.CaptureTimeout > 0 {
 		wait, cancel := context.WithTimeout(ctx, c.config.CaptureTimeout)
-		t, _ = s.core.Token(wait, time.Now, c.window()) // which is safe whatever the error says
+		t, _ = s.core.Token(wait, time.Now, c.config.StickyWindow) // which is safe whatever the error says
 		cancel()
 	}
 	return Token{core: t}

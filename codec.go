@@ -44,8 +44,9 @@ type CodecConfig struct {
 	// Defaults to 5 minutes. Negative means no limit, and cookies with the default Max-Age.
 	MaxAge time.Duration
 
-	// ClockSkew is how far the clocks of two machines may differ. A token from further in the future is a bad token, and
-	// "the primary until" of a token that goes out lasts this much longer.
+	// ClockSkew is how far the clocks of two machines may differ. A token from further in the future is a bad token, "the
+	// primary until" of a token that goes out lasts this much longer, and where time is all that covers a write (Sticky,
+	// servers without positions) a token that comes in holds for this much longer: set it to what your clocks differ by.
 	// Defaults to 2 minutes.
 	ClockSkew time.Duration
 

@@ -105,9 +105,9 @@ func TestK5_19_TooLargeAsksForThePrimary(t *testing.T) {
 	entries := decoded.core.Entries()
 	require.Len(t, entries, 2)
 	require.Equal(t, small.Positions, entries[1].Positions)
-	require.True(t, entries[1].Until.IsZero())
+	require.True(t, entries[1].Ends().IsZero())
 	require.Empty(t, entries[0].Positions)
-	require.WithinDuration(t, now.Add(DefaultStickyWindow+DefaultClockSkew), entries[0].Until, time.Second)
+	require.WithinDuration(t, now.Add(DefaultStickyWindow+DefaultClockSkew), entries[0].Ends(), time.Second)
 	require.WithinDuration(t, now, entries[0].At, time.Millisecond)
 
 	// So many clusters that their names alone do not fit.
@@ -122,14 +122,14 @@ func TestK5_19_TooLargeAsksForThePrimary(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, decoded.core.Entries(), 1)
 	require.Equal(t, everyCluster, decoded.core.Entries()[0].Cluster)
-	require.WithinDuration(t, longest, decoded.core.Entries()[0].Until, time.Second)
+	require.WithinDuration(t, longest.Add(DefaultClockSkew), decoded.core.Entries()[0].Ends(), time.Second)
 
 	smallest := signingCodec(t, func(c *CodecConfig) { c.MaxSize = minTokenSize })
 	for _, token := range []Token{tokenOf(huge), tokenOf(clusters...), PrimaryFor(time.Hour)} {
 		decoded, err := signingCodec(t, func(c *CodecConfig) { c.MaxAge = time.Hour }).Decode(smallest.Encode(token))
 		require.NoError(t, err)
 		require.False(t, decoded.IsZero())
-		require.True(t, decoded.core.Entries()[0].Until.After(now))
+		require.True(t, decoded.core.Entries()[0].UntilLatest.After(now))
 	}
 }
 
@@ -204,15 +204,23 @@ func TestK5_18_Times(t *testing.T) {
 			require.ErrorIs(t, err, ErrBadToken)
 			_, err = c.Decode(c.Encode(write(now.Add(DefaultClockSkew + time.Second))))
 			require.ErrorIs(t, err, ErrTokenFuture)
-			_, err = c.Decode(c.Encode(PrimaryFor(24 * time.Hour)))
+			forLonger := func(config *CodecConfig) { config.MaxAge = 48 * time.Hour }
+			text := signingCodec(t, forLonger).Encode(PrimaryFor(24 * time.Hour))
+			if c.config.Unsigned {
+				text = unsignedCodec(t, forLonger).Encode(PrimaryFor(24 * time.Hour))
+			}
+			_, err = c.Decode(text)
 			require.ErrorIs(t, err, ErrTokenFuture, "nobody asks for the primary for longer than a token lives")
+			capped, err := c.Decode(c.Encode(PrimaryFor(24 * time.Hour)))
+			require.NoError(t, err)
+			require.True(t, capped.core.Entries()[0].Ends().Equal(now.Add(DefaultMaxTokenAge+DefaultClockSkew)))
 
 			ahead, err := c.Decode(c.Encode(write(now.Add(DefaultClockSkew))))
 			require.NoError(t, err)
 			require.True(t, ahead.core.Entries()[0].At.Equal(now))
 
 			// It is the age of the text that counts, not that of the write: a job may have written long ago.
-			text := c.Encode(write(now.Add(-time.Hour)))
+			text = c.Encode(write(now.Add(-time.Hour)))
 			time.Sleep(DefaultMaxTokenAge)
 			old, err := c.Decode(text)
 			require.NoError(t, err)
@@ -224,13 +232,56 @@ func TestK5_18_Times(t *testing.T) {
 	})
 }
 
+// TestK5_18_TwoClocks: whichever clock is behind, by as much as they may differ, "the primary until" lasts as long as it was to, and
+// a write counts as not older than it is. What goes on from there does not last longer for it.
+func TestK5_18_TwoClocks(t *testing.T) {
+	const skew, window = 20 * time.Second, 15 * time.Second
+	write := time.Now().Truncate(time.Millisecond)
+	carry := map[string]func(token Token, out, in time.Duration) Token{
+		"unsigned": func(token Token, out, in time.Duration) Token {
+			c := unsignedCodec(t, func(c *CodecConfig) { c.ClockSkew = skew })
+			decoded, err := c.decodeAt(c.encodeAt(token, write.Add(out)), write.Add(in))
+			require.NoError(t, err)
+			return decoded
+		},
+		"signed": func(token Token, out, in time.Duration) Token {
+			c := signingCodec(t, func(c *CodecConfig) { c.ClockSkew = skew })
+			decoded, err := c.decodeAt(c.encodeAt(token, write.Add(out)), write.Add(in))
+			require.NoError(t, err)
+			return decoded
+		},
+		"text": func(token Token, _, in time.Duration) Token {
+			decoded, err := parseTokenAt(token.String(), write.Add(in))
+			require.NoError(t, err)
+			return decoded
+		},
+	}
+	for name, carry := range carry {
+		for _, differ := range []time.Duration{-skew, 0, skew} { // what the reader's clock is ahead of the writer's
+			t.Run(fmt.Sprint(name, " ", differ), func(t *testing.T) {
+				e := core.Entry{Cluster: "main", At: write, Until: write.Add(window)}
+				got := carry(tokenOf(e), 0, differ).core.Entries()[0]
+				end := write.Add(window + differ) // by the reader's clock
+				require.False(t, got.Ends().Before(end))
+				require.False(t, got.Wrote().Add(window).Before(end), "where time alone counts, with the reader's own window")
+				require.False(t, got.Wrote().After(write.Add(max(0, differ))), "it was before it arrived")
+
+				onward := carry(tokenOf(got), differ, 0).core.Entries()[0]
+				require.Equal(t, got.Ends(), onward.Ends())
+				require.False(t, onward.Wrote().Add(window).Before(write.Add(window)))
+				require.False(t, carry(tokenOf(onward), 0, differ).core.Entries()[0].Ends().After(got.Ends()))
+			})
+		}
+	}
+}
+
 // TestPrimaryFor: "written just now" speaks for every cluster.
 func TestPrimaryFor(t *testing.T) {
 	require.True(t, PrimaryFor(0).IsZero())
 	require.True(t, PrimaryFor(-time.Second).IsZero())
 	require.Equal(t, everyCluster, PrimaryFor(time.Second).core.Entries()[0].Cluster)
 	merged := PrimaryFor(time.Minute).Merge(PrimaryFor(time.Hour)).Merge(PrimaryFor(time.Second))
-	require.WithinDuration(t, time.Now().Add(time.Hour), merged.core.Entries()[0].Until, time.Second)
+	require.WithinDuration(t, time.Now().Add(time.Hour), merged.core.Entries()[0].Ends(), time.Second)
 }
 
 // seal is the tag of bytes that Encode need not have made.
@@ -279,7 +330,7 @@ func FuzzCodecDecode(f *testing.F) {
 			latest := time.Now().Add(DefaultClockSkew + time.Second)
 			for _, e := range token.core.Entries() {
 				require.False(t, e.At.After(latest))
-				require.False(t, e.Until.After(latest.Add(DefaultMaxTokenAge+DefaultClockSkew)))
+				require.False(t, e.UntilLatest.After(latest.Add(DefaultMaxTokenAge+DefaultClockSkew)))
 				require.LessOrEqual(t, len(e.Positions), core.MaxPositions)
 			}
 			again, err := c.Decode(c.Encode(token))

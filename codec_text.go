@@ -79,11 +79,14 @@ func (c *Codec) Encode(t Token) string {
 	if t.IsZero() {
 		return ""
 	}
+	return c.encodeAt(t, time.Now())
+}
+
+func (c *Codec) encodeAt(t Token, now time.Time) string {
 	s := c.take()
 	defer c.put(s)
-	now := time.Now()
 	for !c.encode(s, t, now) {
-		t = t.shortened(now.Add(c.window()))
+		t = t.shortened(now.Add(c.config.StickyWindow))
 	}
 	s.text = base64.RawURLEncoding.AppendEncode(s.text[:0], s.body)
 	return string(s.text)
@@ -107,7 +110,11 @@ func (c *Codec) encode(s *codecScratch, t Token, now time.Time) bool {
 	if delay > 0 {
 		b = binary.AppendUvarint(b, delay)
 	}
-	b = t.appendEntries(b)
+	limit := noLimit
+	if c.config.MaxAge > 0 {
+		limit = now.Add(c.config.MaxAge + c.config.ClockSkew) // no token is good for longer
+	}
+	b = t.appendEntries(b, c.config.ClockSkew, limit)
 	if !c.config.Unsigned {
 		b = append(b, s.tag(0, b)...)
 	}
@@ -130,22 +137,23 @@ func (t Token) delay(now time.Time) uint64 {
 	return uint64(max(0, now.Sub(t.newest())) / time.Second)
 }
 
-// shortened returns a shorter token that asks for the primary until then in the place of the largest of its positions.
+// shortened returns a shorter token that asks for the primary until then, by this process's clock, in the place of the largest of its
+// positions.
 func (t Token) shortened(until time.Time) Token {
 	entries := t.core.Entries()
 	largest, size := -1, 0
 	for i, e := range entries {
-		if n := len(Token{core: core.NewToken(0, e)}.appendEntries(nil)); len(e.Positions) > 0 && n > size {
+		if n := len(Token{core: core.NewToken(0, e)}.appendEntries(nil, 0, noLimit)); len(e.Positions) > 0 && n > size {
 			largest, size = i, n
 		}
 	}
 	if largest < 0 {
+		all := core.Entry{Cluster: everyCluster, Until: until}
 		for _, e := range entries {
-			if e.Until.After(until) {
-				until = e.Until
-			}
+			e.Cluster, e.At, e.AtLatest = everyCluster, time.Time{}, time.Time{}
+			all = all.Merge(e, 0)
 		}
-		return primaryUntil(until)
+		return Token{core: core.NewToken(DefaultStickyWindow, all)}
 	}
 	short := make([]core.Entry, len(entries))
 	copy(short, entries)
@@ -162,7 +170,9 @@ func (t Token) shortened(until time.Time) Token {
 // keys, [ErrTokenExpired] when it is older than MaxAge, [ErrTokenFuture] when it is from further in the future than
 // ClockSkew, and no other sentinel when it is malformed. Treat it as "written just now" ([PrimaryFor]), never as "no token".
 // Its cost is bounded whatever the text is; of a signed token nothing is read before its signature is known to be good.
-func (c *Codec) Decode(text string) (Token, error) {
+func (c *Codec) Decode(text string) (Token, error) { return c.decodeAt(text, time.Now()) }
+
+func (c *Codec) decodeAt(text string, now time.Time) (Token, error) {
 	if text == "" {
 		return Token{}, nil
 	}
@@ -180,7 +190,7 @@ func (c *Codec) Decode(text string) (Token, error) {
 	if err != nil {
 		return Token{}, errNotBase64
 	}
-	return c.decode(s, time.Now())
+	return c.decode(s, now)
 }
 
 var errNotBase64 = fmt.Errorf("%w: not base64url", ErrBadToken)
@@ -189,7 +199,7 @@ var strictBase64 = base64.RawURLEncoding.Strict()
 
 // decode reads s.body.
 func (c *Codec) decode(s *codecScratch, now time.Time) (Token, error) {
-	r := tokenReader{b: s.body}
+	r := tokenReader{b: s.body, now: now, skew: c.config.ClockSkew}
 	head := r.byte()
 	if v := head &^ (codecSigned | codecDelayed); r.problem == "" && v != codecVersion {
 		r.fail(fmt.Sprintf("version %d is not known", v))
@@ -210,7 +220,7 @@ func (c *Codec) decode(s *codecScratch, now time.Time) (Token, error) {
 	rest := r.b
 	t := r.entries()
 	// What is left of the text buffer is a place to encode it again.
-	s.text = t.appendEntries(s.text[:0])
+	s.text = t.appendEntries(s.text[:0], 0, noLimit)
 	switch {
 	case r.problem != "":
 	case t.IsZero():
@@ -255,7 +265,7 @@ func (c *Codec) timely(t Token, encoded, now time.Time) (Token, error) {
 	}
 	early := false
 	for _, e := range t.core.Entries() {
-		if limited && e.Until.After(latest.Add(c.config.MaxAge+c.config.ClockSkew)) {
+		if limited && e.UntilLatest.After(latest.Add(c.config.MaxAge+c.config.ClockSkew)) {
 			return Token{}, ErrTokenFuture
 		}
 		early = early || e.At.After(now)

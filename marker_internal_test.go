@@ -27,7 +27,8 @@ func TestMarkerTokenTravels(t *testing.T) {
 		token := markerToken(t, "main", writers)
 		parsed, err := ParseToken(token.String())
 		require.NoError(t, err)
-		require.Equal(t, token, parsed)
+		require.Equal(t, token.core.Entries()[0].Positions, parsed.core.Entries()[0].Positions)
+		require.Equal(t, token.String(), parsed.String())
 		if writers == 1 {
 			require.LessOrEqual(t, len(token.String()), 80)
 		}
@@ -71,5 +72,5 @@ func TestMarkerTokenOfManyWritersStaysSmall(t *testing.T) {
 	require.NoError(t, err)
 	e := decoded.core.Entries()[0]
 	require.Empty(t, e.Positions)
-	require.True(t, e.Until.After(time.Now()))
+	require.True(t, e.UntilLatest.After(time.Now()))
 }

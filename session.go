@@ -52,10 +52,10 @@ func SessionFrom(ctx context.Context) *Session {
 
 // Token returns what the session needs, to be handed to another process or kept for later. It blocks until the positions
 // of all the session's writes are known, normally for a round trip to the primary, or until ctx ends. On error the token
-// is safe all the same: it asks for the primary for [DefaultStickyWindow] plus [DefaultClockSkew]. It returns
-// [ErrWriteOpen] while rows of a write are open.
+// is safe all the same: it asks for the primary for [DefaultStickyWindow], in another process for [DefaultClockSkew] longer. It
+// returns [ErrWriteOpen] while rows of a write are open.
 func (s *Session) Token(ctx context.Context) (Token, error) {
-	t, err := s.core.Token(ctx, time.Now, DefaultStickyWindow+DefaultClockSkew)
+	t, err := s.core.Token(ctx, time.Now, DefaultStickyWindow)
 	return Token{core: t}, err
 }
 

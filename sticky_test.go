@@ -2,6 +2,8 @@ package readroute_test
 
 import (
 	"context"
+	"encoding/binary"
+	"strconv"
 	"testing"
 	"time"
 
@@ -55,6 +57,73 @@ func TestSticky(t *testing.T) {
 	require.NoError(t, db.Fence(other))
 	require.Equal(t, 1, countIn(t, other, db, table))
 	require.Equal(t, readroute.ReasonSticky, seen.one(t).Reason)
+}
+
+// TestStickyTokenOfAnotherClock: a token whose time of the write is all it tells holds a session to the primary for the window by
+// every clock, also in a process that goes by positions.
+func TestStickyTokenOfAnotherClock(t *testing.T) {
+	c := sharedCluster(t)
+	table := newTable(t, c, "id int")
+	codec, err := readroute.NewCodec(readroute.CodecConfig{Unsigned: true, ClockSkew: 30 * time.Second})
+	require.NoError(t, err)
+	pools := map[string]*readroute.DB{}
+	seen := map[string]*decisions{}
+	for name, strategy := range map[string]readroute.Strategy{
+		"sticky": readroute.Sticky(15 * time.Second), "position wait": readroute.PositionWait(0),
+	} {
+		config := configFor(c)
+		config.Strategy = strategy
+		seen[name] = record(&config)
+		pools[name] = open(t, config)
+	}
+	read := func(name string, tokens ...readroute.Token) (int, readroute.Decision) {
+		t.Helper()
+		seen[name].take()
+		n := countIn(t, readroute.ContextWithSession(testContext(t), readroute.NewSession(tokens...)), pools[name], table)
+		return n, seen[name].one(t)
+	}
+	pauseReplay(t, c)
+	ctx := sessionContext(t)
+	_, err = pools["sticky"].ExecContext(ctx, "INSERT INTO "+table+" VALUES (1)")
+	require.NoError(t, err)
+
+	tell := func(version byte, ago time.Duration) string {
+		at := uint64(time.Now().Add(-ago).UnixMilli())
+		return tokenBytes(binary.AppendUvarint(tokenBytes{version, 1}.name("main").bytes(1), at)).bytes(0).text()
+	}
+	for name := range pools {
+		text, err := readroute.ParseToken(tell(1, 20*time.Second)) // by a clock that may be 20 s behind
+		require.NoError(t, err)
+		decoded, err := codec.Decode(tell(2, 20*time.Second))
+		require.NoError(t, err)
+		for _, token := range []readroute.Token{text, decoded} {
+			n, d := read(name, token)
+			require.Equal(t, 1, n, name)
+			require.Equal(t, readroute.ReasonSticky, d.Reason, name)
+		}
+		longAgo, err := codec.Decode(tell(2, 46*time.Second))
+		require.NoError(t, err)
+		_, d := read(name, longAgo)
+		require.Equal(t, readroute.RoleReplica, d.Role, "it was longer ago by any clock")
+	}
+
+	// What a sticky process has written a process that goes by positions does not take for shown.
+	token, err := readroute.SessionFrom(ctx).Token(ctx)
+	require.NoError(t, err)
+	system, err := strconv.ParseUint(onPrimary(t, c, "SELECT system_identifier FROM pg_control_system()"), 10, 64)
+	require.NoError(t, err)
+	for _, tokens := range [][]readroute.Token{{token}, {craft(t, "main", system, 1, 1), token}} { // every replica shows that position
+		n, d := read("position wait", tokens...)
+		require.Equal(t, 1, n)
+		require.Equal(t, readroute.ReasonSticky, d.Reason)
+	}
+	store := readroute.NewMemoryTokenStore(time.Hour)
+	require.NoError(t, store.Merge(testContext(t), "ada", token))
+	_, err = codec.Load(testContext(t), store, "ada", pools["position wait"])
+	require.NoError(t, err)
+	kept, err := store.Load(testContext(t), "ada")
+	require.NoError(t, err)
+	require.False(t, kept.IsZero())
 }
 
 func TestStickyWriteThatHandsOutRows(t *testing.T) {

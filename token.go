@@ -50,7 +50,7 @@ func primaryUntil(t time.Time) Token {
 //	entries   uvarint count, in order of the clusters' names, then each:
 //	  cluster uvarint length and bytes
 //	  flags   1 byte: bit 0 a time of the write, bit 1 an end of the primary's term
-//	  times   uvarint milliseconds of the Unix epoch, for each bit
+//	  times   uvarint milliseconds of the Unix epoch, for each bit: the first by the clock of who wrote, the second by every clock
 //	  count   uvarint of positions, then each:
 //	    kind  1 byte
 //	    PostgreSQL: system identifier 8 bytes big endian, timeline uvarint, LSN uvarint
@@ -61,10 +61,13 @@ const (
 
 	tokenHasAt    = 1 << 0
 	tokenHasUntil = 1 << 1
+
+	maxTime = 1 << 47 // milliseconds of the Unix epoch
 )
 
 // String returns the text of the token: base64url, at most 64 characters for one position of a cluster whose name has at
-// most 16 bytes. The text of the zero Token is empty.
+// most 16 bytes. "The primary until" lasts [DefaultClockSkew] longer in it, for other machines' clocks. The text of the zero
+// Token is empty.
 func (t Token) String() string {
 	if t.IsZero() {
 		return ""
@@ -73,11 +76,15 @@ func (t Token) String() string {
 }
 
 func (t Token) binary() []byte {
-	return t.appendEntries(append(make([]byte, 0, 48), tokenVersion))
+	return t.appendEntries(append(make([]byte, 0, 48), tokenVersion), DefaultClockSkew, noLimit)
 }
 
-// appendEntries appends what follows the version.
-func (t Token) appendEntries(b []byte) []byte {
+// noLimit is a time after all that a text can tell.
+var noLimit = time.UnixMilli(maxTime)
+
+// appendEntries appends what follows the version, for processes whose clocks may differ by skew. No term of the primary ends after
+// limit.
+func (t Token) appendEntries(b []byte, skew time.Duration, limit time.Time) []byte {
 	entries := t.core.Entries()
 	b = binary.AppendUvarint(b, uint64(len(entries)))
 	for _, e := range entries {
@@ -87,7 +94,8 @@ func (t Token) appendEntries(b []byte) []byte {
 		if !e.At.IsZero() {
 			flags |= tokenHasAt
 		}
-		if !e.Until.IsZero() {
+		until := e.EndsElsewhere(skew)
+		if !until.IsZero() {
 			flags |= tokenHasUntil
 		}
 		b = append(b, flags)
@@ -96,7 +104,10 @@ func (t Token) appendEntries(b []byte) []byte {
 		}
 		if flags&tokenHasUntil != 0 {
 			// Rounded up: the primary's term must not end early.
-			b = binary.AppendUvarint(b, uint64(e.Until.Add(time.Millisecond-1).UnixMilli()))
+			if until.After(limit) {
+				until = limit
+			}
+			b = binary.AppendUvarint(b, uint64(until.Add(time.Millisecond-1).UnixMilli()))
 		}
 		b = binary.AppendUvarint(b, uint64(len(e.Positions)))
 		for _, p := range e.Positions {
@@ -122,9 +133,12 @@ func (t Token) appendEntries(b []byte) []byte {
 	return b
 }
 
-// ParseToken reads the text of a token. The empty text is the zero Token. Any other text that [Token.String] could not
+// ParseToken reads the text of a token. The empty text is the zero Token. The clock of the machine that wrote it may differ from
+// this one's by [DefaultClockSkew]: where time is all that covers a write, the token holds for so much longer. Any other text that [Token.String] could not
 // have made gives an error that matches [ErrBadToken]; treat it as "written just now", never as "no token".
-func ParseToken(text string) (Token, error) {
+func ParseToken(text string) (Token, error) { return parseTokenAt(text, time.Now()) }
+
+func parseTokenAt(text string, now time.Time) (Token, error) {
 	if text == "" {
 		return Token{}, nil
 	}
@@ -135,7 +149,7 @@ func ParseToken(text string) (Token, error) {
 	if err != nil {
 		return Token{}, fmt.Errorf("%w: not base64url", ErrBadToken)
 	}
-	r := tokenReader{b: b}
+	r := tokenReader{b: b, now: now, skew: DefaultClockSkew}
 	if v := r.byte(); r.problem == "" && v != tokenVersion {
 		r.fail(fmt.Sprintf("version %d is not known", v))
 	}
@@ -149,9 +163,11 @@ func ParseToken(text string) (Token, error) {
 	return t, nil
 }
 
-// tokenReader reads a token; the first problem stays.
+// tokenReader reads a token of a process whose clock may differ by skew; the first problem stays.
 type tokenReader struct {
 	b       []byte
+	now     time.Time
+	skew    time.Duration
 	problem string
 }
 
@@ -182,6 +198,7 @@ func (r *tokenReader) entry() core.Entry {
 	if flags&tokenHasUntil != 0 {
 		e.Until = r.time()
 	}
+	e.Arrived(r.now, r.skew)
 	for range r.count(5) {
 		p := r.position()
 		if r.problem != "" {
@@ -252,7 +269,7 @@ func (r *tokenReader) position() core.Position {
 
 func (r *tokenReader) time() time.Time {
 	ms := r.uvarint()
-	if ms == 0 || ms > 1<<47 {
+	if ms == 0 || ms > maxTime {
 		r.fail("a time out of range")
 		return time.Time{}
 	}

@@ -205,10 +205,9 @@ func (s *Snapshot) WithinLag(n *NodeView, limit time.Duration) bool {
 func decideSession(in *Input, s *Snapshot, eligible uint64, why Reason) Decision {
 	need := &in.Need
 	switch {
-	case !need.Until.After(in.Now):
-	case need.Gone:
+	case need.Until.After(in.Now) && need.Gone:
 		return fallBack(in, s, ReasonSticky)
-	default:
+	case need.Until.After(in.Now), need.Unplaced() && need.Sticky(in.Now, in.Strategy.Window):
 		return stay(in, s, ReasonSticky)
 	}
 	if in.Strategy.Sticky {
@@ -248,7 +247,7 @@ func decidePending(in *Input, s *Snapshot) Decision {
 func decideSticky(in *Input, s *Snapshot, eligible uint64, why Reason) Decision {
 	need := &in.Need
 	switch {
-	case need.Open, !need.LastWrite.IsZero() && in.Now.Sub(need.LastWrite) < in.Strategy.Window:
+	case need.Open, need.Sticky(in.Now, in.Strategy.Window):
 		return stay(in, s, ReasonSticky)
 	case eligible == 0:
 		return fallBack(in, s, why)

@@ -152,7 +152,9 @@ func checkDecision(t *testing.T, data []byte) {
 	bounded := in.Level > 0
 	eventual := in.Level == core.LevelEventual || bounded
 	floored := len(in.Need.Floors) > 0 && (in.Level == core.LevelCausal || in.Level == core.LevelGlobal)
-	unknown := in.Need.Until.After(in.Now) || in.Need.Open || in.Need.Pending != nil && !in.Strategy.Sticky
+	recent := !in.Need.LastWrite.IsZero() && in.Now.Sub(in.Need.LastWrite) < in.Strategy.Window
+	unknown := in.Need.Until.After(in.Now) || in.Need.Open || in.Need.Pending != nil && !in.Strategy.Sticky ||
+		recent && (in.Strategy.Sticky || len(in.Need.Positions) == 0)
 	switch got.Action {
 	case core.GoReplica, core.WaitReplica:
 		require.NotZero(t, got.Nodes)

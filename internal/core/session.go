@@ -60,6 +60,18 @@ type Need struct {
 	Open       bool     // a write of the session has not ended
 	Ahead      bool     // see AheadOf
 	Floors     []*Floor // what was read and is no position yet; it counts for LevelCausal and above
+	entry      *Entry   // what it is made of
+}
+
+// Unplaced reports a write that has no position, neither known nor asked for: a process has told of it that knew none. Time is all
+// that says when a replica shows it.
+func (n *Need) Unplaced() bool {
+	return !n.LastWrite.IsZero() && len(n.Positions) == 0 && n.Pending == nil
+}
+
+// Sticky reports that the last write was less than window ago.
+func (n *Need) Sticky(now time.Time, window time.Duration) bool {
+	return !n.LastWrite.IsZero() && now.Sub(n.LastWrite) < window
 }
 
 // Verdict says what a capture told of positions or writes that it was asked about.
@@ -99,12 +111,13 @@ func (s *Session) ViewTo(cluster string, clock func() time.Time, n *Need) Verdic
 	}
 	n.Positions = c.entry.Positions
 	n.CapturedAt = c.captured
-	n.Until = c.entry.Until
+	n.Until = c.entry.Ends()
 	if len(state.clusters) > 1 {
 		n.Until = later(n.Until, state.everyUntil())
 	}
 	n.Gone = !n.Until.IsZero() && n.Until.Equal(c.gone)
-	n.LastWrite = c.entry.At
+	n.LastWrite = c.entry.Wrote()
+	n.entry = &c.entry
 	n.Open = c.open > 0
 	n.Floors, n.Ahead = c.floors, c.ahead
 	n.Pending = nil
@@ -129,7 +142,7 @@ func (s *sessionState) find(cluster string) *clusterState {
 // everyUntil is until when only the primary will do, in any cluster.
 func (s *sessionState) everyUntil() time.Time {
 	if every := s.find(EveryCluster); every != nil {
-		return every.entry.Until
+		return every.entry.Ends()
 	}
 	return time.Time{}
 }
@@ -276,21 +289,18 @@ func missing(p, position *Position, history MariaDBGTID) bool {
 // Awaits reports that the session waits for a capture already, with an earlier write on the same server: Wrote would change nothing.
 func (s *Session) Awaits(cluster string, writer Start, capture *Capture) bool {
 	c := s.state.Load().find(cluster)
-	return c != nil && capture != nil && c.waitsFor(writer, capture)
+	return c != nil && c.waitsFor(writer, capture)
 }
 
-// Wrote records a write that ended at now on the server writer. Its position is what capture will find; a nil capture
-// records the time alone. own says that the write's outcome is unknown, so that only this capture covers it. window is
-// how long the primary is asked for if the capture cannot speak for the write.
+// Wrote records a write that ended at now on the server writer. Its position is what capture will find. own says that the
+// write's outcome is unknown, so that only this capture covers it. window is how long the primary is asked for if the capture
+// cannot speak for the write.
 func (s *Session) Wrote(cluster string, now time.Time, writer Start, capture *Capture, own bool, window time.Duration) {
 	if !own && s.Awaits(cluster, writer, capture) {
 		return
 	}
 	s.grow(cluster, func(c clusterState) clusterState {
 		c.entry.At = later(c.entry.At, now)
-		if capture == nil {
-			return c
-		}
 		return c.add(pending{capture: capture, writer: writer, window: window, own: own}, now)
 	})
 }

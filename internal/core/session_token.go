@@ -29,11 +29,12 @@ func (s *Session) entry(ctx context.Context, cluster string, clock func() time.T
 	for {
 		need, _ := s.View(cluster, clock)
 		if settled := s.Settle(ctx, cluster, window); settled != nil {
-			e := Entry{Cluster: cluster, Positions: need.Positions, At: need.LastWrite, Until: later(need.Until, clock().Add(window))}
+			e := *need.entry
+			e.Until = later(e.Until, clock().Add(window))
 			return e, settled
 		}
 		need, _ = s.View(cluster, clock)
-		e := Entry{Cluster: cluster, Positions: need.Positions, At: need.LastWrite, Until: need.Until}
+		e := *need.entry
 		var err error
 		switch {
 		case need.Open:

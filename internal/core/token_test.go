@@ -27,6 +27,9 @@ func randomToken(r *rand.Rand) core.Token {
 		if r.IntN(2) == 0 {
 			e.Until = fixtureNow.Add(time.Duration(r.IntN(5)) * time.Second)
 		}
+		if r.IntN(2) == 0 {
+			e.Arrived(fixtureNow.Add(time.Duration(r.IntN(5))*time.Second), time.Second)
+		}
 		entries = append(entries, e)
 	}
 	return core.NewToken(window, entries...)
@@ -80,7 +83,7 @@ func covers(t core.Token, e core.Entry) bool {
 				return false
 			}
 		}
-		return !o.At.Before(e.At) && !o.Until.Before(e.Until)
+		return !o.At.Before(e.At) && !o.Until.Before(e.Until) && !o.AtLatest.Before(e.AtLatest) && !o.UntilLatest.Before(e.UntilLatest)
 	}
 	return false
 }
@@ -115,4 +118,42 @@ func TestTokenTooManyHistories(t *testing.T) {
 	e.At = time.Time{}
 	more = e.Merge(core.Entry{Cluster: "m", Positions: []core.Position{at(9, 5)}}, window)
 	require.True(t, more.Until.IsZero(), "without a time of the write there is no term that could be told")
+}
+
+// TestEntryTimesOfOtherClocks: what another process has told of times holds by this process's clock for as long as the clocks may
+// differ by, and that is added once, however far it travels.
+func TestEntryTimesOfOtherClocks(t *testing.T) {
+	const skew = 2 * time.Minute
+	e := core.Entry{Cluster: cluster, At: fixtureNow.Add(-time.Hour), Until: fixtureNow}
+	require.Equal(t, fixtureNow, e.Ends())
+	require.Equal(t, fixtureNow.Add(skew), e.EndsElsewhere(skew))
+
+	told := core.Entry{Cluster: cluster, At: e.At, Until: e.EndsElsewhere(skew)}
+	told.Arrived(fixtureNow, skew)
+	require.Equal(t, e.At.Add(skew), told.Wrote())
+	require.Equal(t, fixtureNow.Add(skew), told.Ends())
+	require.Equal(t, fixtureNow.Add(skew), told.EndsElsewhere(skew), "it is in there already")
+	require.Equal(t, e.At, told.At, "what goes on is what came")
+
+	merged := told.Merge(core.Entry{Cluster: cluster, Until: fixtureNow.Add(time.Second)}, window)
+	require.Equal(t, fixtureNow.Add(skew), merged.Ends())
+	require.Equal(t, fixtureNow.Add(skew+time.Second), merged.EndsElsewhere(skew))
+
+	recent := core.Entry{Cluster: cluster, At: fixtureNow.Add(-time.Second)}
+	recent.Arrived(fixtureNow, skew)
+	require.Equal(t, fixtureNow, recent.Wrote(), "nothing was written after it was told")
+
+	var zero core.Entry
+	zero.Arrived(fixtureNow, skew)
+	require.True(t, zero.IsZero())
+	require.Zero(t, zero.EndsElsewhere(skew))
+
+	var s core.Session
+	s.Require(told, window)
+	need := view(t, &s, core.VerdictNone)
+	require.Equal(t, told.Ends(), need.Until)
+	require.Equal(t, told.Wrote(), need.LastWrite)
+	token, err := s.Token(t.Context(), clock, window)
+	require.NoError(t, err)
+	require.Equal(t, []core.Entry{told}, token.Entries())
 }

@@ -90,8 +90,9 @@ func position(timeline uint32, lsn core.LSN) core.Position {
 // session returns a session that a token with positions came with, and a context that carries it.
 func session(ctx context.Context, positions ...core.Position) (*core.Session, context.Context) {
 	s := new(core.Session)
-	e := core.Entry{Cluster: cluster, At: time.Now()}
+	e := core.Entry{Cluster: cluster}
 	for _, p := range positions {
+		e.At = time.Now()
 		e.Positions, _ = core.MergePositions(e.Positions, p)
 	}
 	s.Require(e, window)

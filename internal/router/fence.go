@@ -13,7 +13,7 @@ func (r *Router) Fence(ctx context.Context, session *core.Session) error {
 	began := time.Now()
 	e := core.Entry{Cluster: r.cfg.Cluster}
 	if r.cfg.Strategy.Sticky {
-		e.At = began
+		e.At, e.Until = began, began.Add(r.cfg.Strategy.Window)
 		session.Require(e, r.cfg.Strategy.Window)
 		return nil
 	}

@@ -96,7 +96,7 @@ func (r *Router) shadow(session *core.Session, in core.Input) *Shadow {
 		replay, _ := s.Nodes[out.Node].Proof()
 		moment := time.Now()
 		out.Stale = in.Need.Until.After(moment) ||
-			in.Strategy.Sticky && !in.Need.LastWrite.IsZero() && moment.Sub(in.Need.LastWrite) < in.Strategy.Window ||
+			(in.Strategy.Sticky || in.Need.Unplaced()) && in.Need.Sticky(moment, in.Strategy.Window) ||
 			in.Need.Pending != nil || in.Need.Open ||
 			s.Covers(replay, in.Need.Positions, in.Need.CapturedAt) != core.Covered
 	case core.Refuse:

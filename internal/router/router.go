@@ -225,7 +225,7 @@ func (r *Router) decide(in *core.Input) (core.Decision, *core.Snapshot) {
 		in.Strategy.Sticky, in.Budget = true, 0
 	}
 	in.Now = time.Time{}
-	if in.Strategy.Sticky || !in.Need.Until.IsZero() || in.Level > 0 {
+	if in.Strategy.Sticky || !in.Need.Until.IsZero() || in.Level > 0 || in.Need.Unplaced() {
 		in.Now = time.Now()
 	}
 	d := core.Decide(in, s)

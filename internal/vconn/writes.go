@@ -301,7 +301,7 @@ func (c *Conn) wrote(list []*core.Session, h *held) {
 	if c.cluster.Strategy.Sticky {
 		now := time.Now()
 		for _, s := range list {
-			s.Wrote(c.cluster.Name, now, core.Start{}, nil, false, 0)
+			s.Unprovable(c.cluster.Name, now, now.Add(c.cluster.Strategy.Window)) // also in a process that goes by positions
 		}
 		return
 	}
