@@ -46,10 +46,14 @@ func WithWait(ctx context.Context, d time.Duration) context.Context {
 // MySQL and MariaDB, and for a write outside a transaction behind a pooler, the write does not run and its error matches
 // [ErrRemoteApply]: the server itself would silently protect nothing.
 //
-// A write outside a transaction costs one more round trip before it and one after it. A commit waits for as long as the
-// standby takes, and statement_timeout does not end that; ctx does: then the commit stands on the primary, and its error
-// matches [ErrCommitUnknown]. Later reads still go by the session's position, since nobody says which standby has waited. A
-// transaction commits so when the context of BeginTx, or of a write in it, asks for it.
+// A transaction commits so when the context of BeginTx, or of a write or a COMMIT in it, asks for it, whatever its savepoints and
+// settings do in between; when the standbys are gone by then, Commit rolls back and says so, and a COMMIT by text is not run. The same
+// holds for what [DB.PrimaryRaw] and [Conn] hand out. [DB.PrimaryDB] is not routed and knows nothing of it.
+//
+// It costs one more round trip before a write outside a transaction and one after it, and in a transaction one for the first write,
+// or BeginTx, and one for the commit. A commit waits for as long as the standby takes, and statement_timeout does not end that; the
+// context does, of a transaction that of BeginTx: then the commit stands on the primary, and its error matches [ErrCommitUnknown].
+// Later reads still go by the session's position, since nobody says which standby has waited. See docs/operating.md.
 func WithRemoteApply(ctx context.Context) context.Context {
 	return with(ctx, func(o *core.Options) { o.RemoteApply = true })
 }

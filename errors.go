@@ -44,7 +44,7 @@ var (
 	// ErrUnknownTag is returned to a statement whose context asks for a tag ([WithTags]) that no node of the cluster has.
 	ErrUnknownTag = router.ErrUnknownTag
 	// ErrRemoteApply is matched by the error of a write whose context asks for [WithRemoteApply] and that cannot wait for a standby:
-	// none is connected that can be seen, or the server has no such thing. The write has not run.
+	// none is connected that can be seen, or the server has no such thing. The write has not run; of a Commit, the transaction is rolled back.
 	ErrRemoteApply = vconn.ErrRemoteApply
 	// ErrPositionLost is the Err of [EventPositionLost]: the primary does not have what a session has written any more.
 	ErrPositionLost = errors.New("readroute: the primary has lost the session's position")

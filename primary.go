@@ -19,8 +19,9 @@ type Conn interface {
 // PrimaryRaw calls f with a native connection to the primary, such as *stdlib.Conn, for what database/sql cannot do
 // (COPY). It counts as a write: when PrimaryRaw returns, the session of ctx is held to a position that covers it. A
 // connection that f leaves in a transaction is closed; other session state that f leaves (SET, a temporary table) is not seen
-// and stays with the connection, so f has to put it back. The error of f is returned as it is; f must not keep the
-// connection.
+// and stays with the connection, so f has to put it back. With [WithRemoteApply] a commit
+// of f waits as any other does, and where it could not, f is not called: [ErrRemoteApply]. The error of f is returned as it is; f
+// must not keep the connection.
 func (db *DB) PrimaryRaw(ctx context.Context, f func(driverConn any) error) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -46,7 +47,8 @@ func (db *DB) PrimaryRaw(ctx context.Context, f func(driverConn any) error) erro
 // PrimaryDB returns a plain pool of the primary, for tools that must not be routed: migrations, LISTEN, advisory locks.
 // It follows the primary: after a failover its new connections lead to the new one, and idle ones to the old are
 // closed. Its connections are the native driver's own and are counted on their own, within the primary's MaxOpenConns.
-// Writes through it leave no position: call [DB.Fence] where a session has to see them. It is opened by the first call,
+// Writes through it leave no position: call [DB.Fence] where a session has to see them; what a context of this package says, such
+// as [WithRemoteApply], says nothing to it. It is opened by the first call,
 // and [DB.Close] closes it; do not close it.
 func (db *DB) PrimaryDB() *sql.DB { return db.plain.get() }
 

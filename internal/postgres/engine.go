@@ -249,10 +249,10 @@ func (Engine) SettingNames() (readOnly, timeout, remedy string) {
 }
 
 // RemoteApplySQL implements the pools' engine. Without a synchronous standby the server would wait for nobody and say nothing.
-// Who may not see the state of standbys (pg_monitor) sees none.
+// Who may not see the state of standbys (pg_monitor) sees none. pg_stat_replication would show a transaction the sessions of its first look.
 func (Engine) RemoteApplySQL(local bool) string {
 	return fmt.Sprintf("SELECT q.before, q.standbys::text, CASE WHEN q.standbys > 0 THEN set_config('synchronous_commit', 'remote_apply', %t) END"+
-		" FROM (SELECT current_setting('synchronous_commit') AS before, (SELECT count(*) FROM pg_stat_replication"+
+		" FROM (SELECT current_setting('synchronous_commit') AS before, (SELECT count(*) FROM pg_stat_get_wal_senders()"+
 		" WHERE state = 'streaming' AND sync_state IN ('sync', 'quorum')) AS standbys OFFSET 0) q", local)
 }
 

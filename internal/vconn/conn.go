@@ -35,6 +35,7 @@ type Conn struct {
 	// implicit: a text that ends transactions has run in tx or rawTx. Where the driver does not tell whether one is open, what has
 	// run since may have been committed at once.
 	implicit bool
+	applies  bool     // a write, or the transaction that is open, commits with remote_apply
 	skip     *skipped // a driver has asked for a prepared statement
 	slot     bool     // a fallback slot of the router
 	mark     *mark    // of the open transaction, where writes are marked
@@ -114,7 +115,11 @@ func (c *Conn) Primary(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	err = c.prepareWrite(ctx, &st, h)
 	c.report(ctx, &c.decided)
+	if err != nil {
+		return nil, plain(err)
+	}
 	h.ran = true
 	if c.tx != nil && c.tx.h == h || c.rawTx {
 		c.inTx(ctx, &st)

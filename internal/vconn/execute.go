@@ -27,7 +27,7 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 	}
 	if err = c.prepareWrite(ctx, st, h); err != nil {
 		c.report(ctx, &c.decided)
-		return err
+		return plain(err)
 	}
 	defer c.settle()
 	if c.changes(st, h) {
@@ -128,6 +128,9 @@ func (c *Conn) again(ctx context.Context, st *sqlclass.Statement, query string, 
 	}
 	if err != nil {
 		return nil, first
+	}
+	if err = c.prepareWrite(ctx, st, h); err != nil {
+		return h, err
 	}
 	changes := c.changes(st, h)
 	if changes {

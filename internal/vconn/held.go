@@ -125,7 +125,7 @@ func (c *Conn) checkIn() {
 		c.cluster.Router.Release()
 	}
 	c.writes.reset()
-	c.out, c.slot, c.rawTx, c.implicit = false, false, false, false
+	c.out, c.slot, c.rawTx, c.implicit, c.applies = false, false, false, false, false
 	if c.tx != nil || c.skip != nil || c.misused != nil { // few checkouts have any, and a pointer is dear to write
 		c.tx, c.skip, c.misused = nil, nil, nil
 	}

@@ -22,47 +22,86 @@ func wantsRemoteApply(ctx context.Context) bool {
 	return o != nil && o.RemoteApply
 }
 
-// prepareWrite makes the primary connection commit as the context of a statement asks for.
+// prepareWrite makes the primary connection commit as the context of a statement asks for. What was asked for before in the open
+// transaction is asked for again when text commits it: a savepoint that was rolled back to has taken the setting along.
 func (c *Conn) prepareWrite(ctx context.Context, st *sqlclass.Statement, h *held) error {
 	if h != &c.primary {
 		return nil
 	}
-	inTx := c.tx != nil || c.rawTx
+	ends := st.EndsTx && !rollsBack(st)
+	wants := (st.MayWrite || ends) && wantsRemoteApply(ctx)
+	if !wants && !c.applies && h.before == "" {
+		return nil
+	}
+	inTx := c.inTxOn(h)
 	switch {
-	case wantsRemoteApply(ctx) && st.MayWrite:
-		return c.remoteApply(ctx, h, inTx)
-	case h.before != "" && !inTx:
-		return c.restore(ctx, h)
+	case inTx && ends && (wants || c.applies):
+		return c.confirmRemoteApply(ctx, h)
+	case wants && !(inTx && c.applies):
+		return c.remoteApply(ctx, h)
+	case !inTx && !wants:
+		return c.endRemoteApply(ctx, h)
 	}
 	return nil
 }
 
-// remoteApply sets it for the open transaction, or for the session until restore.
-func (c *Conn) remoteApply(ctx context.Context, h *held, inTx bool) error {
-	switch {
-	case h.before != "" && !inTx, c.tx != nil && c.tx.remoteApply:
-		return nil // it is set
-	case h.p.pool.cfg.Pooled && !inTx:
-		return fmt.Errorf("%w: node %q is behind a pooler, where a setting would leak into other sessions: begin a transaction", ErrRemoteApply, h.p.pool.cfg.Name)
+// inTxOn reports that a transaction is open on h, as far as can be told.
+func (c *Conn) inTxOn(h *held) bool {
+	if open, known := h.p.wire.InTx(); known {
+		return open
+	}
+	return (c.rawTx || c.tx != nil && c.tx.h == h) && !c.implicit
+}
+
+// remoteApply sets it for the open transaction, or for the session until it is put back. The server is asked for its standbys each
+// time: what was found before may be gone, and the setting alone waits for nobody.
+func (c *Conn) remoteApply(ctx context.Context, h *held) error {
+	inTx := c.inTxOn(h)
+	node := h.p.pool.cfg.Name
+	if h.p.pool.cfg.Pooled && !inTx {
+		return notSent{fmt.Errorf("%w: node %q is behind a pooler, where a setting would leak into other sessions: begin a transaction", ErrRemoteApply, node)}
 	}
 	query := c.cluster.Engine.RemoteApplySQL(inTx)
 	if query == "" {
-		return fmt.Errorf("%w: node %q is no PostgreSQL server", ErrRemoteApply, h.p.pool.cfg.Name)
+		return notSent{fmt.Errorf("%w: node %q is no PostgreSQL server", ErrRemoteApply, node)}
 	}
-	row, err := h.p.wire.Link().QueryRow(ctx, query)
+	var row []string
+	err := c.run(ctx, h, false, func(p *physical) (err error) {
+		row, err = p.wire.Link().QueryRow(ctx, query)
+		return err
+	})
 	switch {
 	case err != nil:
 		h.discard = h.discard || !inTx
-		return fmt.Errorf("%w: ask node %q for its standbys: %w", ErrRemoteApply, h.p.pool.cfg.Name, err)
+		return notSent{fmt.Errorf("%w: ask node %q for its standbys: %w", ErrRemoteApply, node, plain(err))}
 	case len(row) < 2 || row[1] == "0":
-		return fmt.Errorf("%w: no connected synchronous standby of node %q can be seen: look at synchronous_standby_names, and grant "+
-			"the user pg_monitor, without which none can be seen", ErrRemoteApply, h.p.pool.cfg.Name)
-	case c.tx != nil:
-		c.tx.remoteApply = true
-	case !inTx:
+		return notSent{fmt.Errorf("%w: no connected synchronous standby of node %q can be seen: look at synchronous_standby_names, and grant "+
+			"the user pg_monitor, without which none can be seen", ErrRemoteApply, node)}
+	}
+	c.applies = true
+	if !inTx && h.before == "" {
 		h.before = row[0]
 	}
 	return nil
+}
+
+// confirmRemoteApply is remoteApply just before a COMMIT. A transaction in which the question fails has failed, and is rolled back
+// whatever is said of it.
+func (c *Conn) confirmRemoteApply(ctx context.Context, h *held) error {
+	err := c.remoteApply(ctx, h)
+	if err != nil && c.cluster.Engine.Refused(err) {
+		return nil
+	}
+	return err
+}
+
+// endRemoteApply forgets that a transaction which is over was to commit so, and puts the session's setting back.
+func (c *Conn) endRemoteApply(ctx context.Context, h *held) error {
+	c.applies = false
+	if h.before == "" {
+		return nil
+	}
+	return c.restore(ctx, h)
 }
 
 // restore puts back what was set before.
@@ -71,7 +110,7 @@ func (c *Conn) restore(ctx context.Context, h *held) error {
 	h.before = ""
 	if err != nil {
 		h.discard = true
-		return fmt.Errorf("put synchronous_commit of a session of node %q back: %w", h.p.pool.cfg.Name, err)
+		return notSent{fmt.Errorf("put synchronous_commit of a session of node %q back: %w", h.p.pool.cfg.Name, err)}
 	}
 	return nil
 }

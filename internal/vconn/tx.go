@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 
 	"github.com/readroute/readroute/internal/core"
 	"github.com/readroute/readroute/internal/router"
@@ -18,10 +19,8 @@ type Tx struct {
 	role   core.Role
 	native driver.Tx
 	ctx    context.Context
-	// remoteApply: it commits so already.
-	remoteApply bool
-	level       core.Level     // of BeginTx
-	shadow      *router.Shadow // of BeginTx: its statements would have gone there too
+	level  core.Level     // of BeginTx
+	shadow *router.Shadow // of BeginTx: its statements would have gone there too
 }
 
 var _ driver.Tx = (*Tx)(nil)
@@ -47,6 +46,12 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	h, err := c.place(ctx, &st, core.RetryNone, 0)
 	if err != nil {
 		return nil, err
+	}
+	if h == &c.primary && (c.applies || h.before != "") && !c.inTxOn(h) {
+		if err := c.endRemoteApply(ctx, h); err != nil {
+			c.report(ctx, &c.decided)
+			return nil, plain(err)
+		}
 	}
 	var native driver.Tx
 	begin := func(p *physical) (err error) {
@@ -83,8 +88,8 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	c.tx = t
 	c.writes.inTx = c.sessions(ctx, c.writes.inTx)
 	if h == &c.primary && wantsRemoteApply(ctx) && !opts.ReadOnly {
-		if err := c.remoteApply(ctx, h, true); err != nil {
-			return nil, errors.Join(err, t.Rollback())
+		if err := c.remoteApply(ctx, h); err != nil {
+			return nil, errors.Join(plain(err), t.Rollback())
 		}
 	}
 	return t, nil
@@ -104,6 +109,11 @@ func (t *Tx) Commit() error {
 
 func (t *Tx) commit() error {
 	c := t.c
+	if c.applies && t.h == &c.primary && c.inTxOn(t.h) {
+		if err := c.confirmRemoteApply(t.ctx, t.h); err != nil {
+			return errors.Join(fmt.Errorf("%w; the transaction is rolled back", plain(err)), t.Rollback())
+		}
+	}
 	gone := t.h.p.wire.Broken()
 	open := c.writes.wrote && !gone
 	err := t.native.Commit()
