@@ -62,6 +62,13 @@ var statementGuards = []guard{
 		pkg:  "internal/simulation", test: "TestReadersRefuseWrites",
 	},
 	{
+		name: "a serializable read-only transaction begins on the primary, without a failure before",
+		file: "internal/vconn/tx.go",
+		old:  "opts.ReadOnly && sql.IsolationLevel(opts.Isolation) < sql.LevelSerializable {\n",
+		new:  "opts.ReadOnly && sql.IsolationLevel(opts.Isolation) <= sql.LevelSerializable {\n",
+		pkg:  ".", test: "TestReadOnlyTxSerializable",
+	},
+	{
 		name: "a transaction that is to wait for a standby is told so again when it commits",
 		file: "internal/vconn/tx.go",
 		old:  "\tif c.applies && t.h == &c.primary && c.inTxOn(t.h) {\n",

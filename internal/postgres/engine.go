@@ -55,6 +55,11 @@ func (Engine) Dialect() sqlclass.Dialect { return sqlclass.PostgreSQL }
 // Capabilities implements the pools' engine. What a user may not see of a standby's timeline makes it prove less, not wrong.
 func (Engine) Capabilities(ctx context.Context, link monitor.Link) []string {
 	if _, err := link.QueryRow(ctx, probeSQL); hidesPositions(err) {
+		if row, shown := link.QueryRow(ctx, isolationSQL); shown == nil && len(row) == 1 && row[0] == "serializable" && refusesSerializable(err) {
+			return []string{fmt.Sprintf("default_transaction_isolation is serializable for this user, which a standby refuses (%v), so it serves "+
+				"nothing: set it to 'repeatable read' in the DSN of this node, if that will do for reads there, and begin what must be serializable "+
+				"with sql.LevelSerializable, which goes to the primary", err)}
+		}
 		return []string{fmt.Sprintf("the server does not tell its position (%v), so sessions are on the sticky window: grant the user "+
 			"EXECUTE on pg_control_system, pg_current_wal_insert_lsn and pg_last_wal_replay_lsn where the service has them", err)}
 	}
@@ -86,6 +91,15 @@ func (e Engine) Ask(ctx context.Context, link monitor.Link) (core.Sample, error)
 
 // roleSQL reads what a server has that keeps its positions to itself, as some managed services do.
 const roleSQL = "SELECT pg_is_in_recovery()::text, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint::text"
+
+// isolationSQL is answered also where every query is refused.
+const isolationSQL = "SHOW default_transaction_isolation"
+
+// refusesSerializable reports that err may be a standby's that is asked in a serializable transaction.
+func refusesSerializable(err error) bool {
+	a, _ := answerOf(err)
+	return a.code == "0A000"
+}
 
 // hidesPositions reports that a server does not answer the probe because of what it is, or what the user may do.
 func hidesPositions(err error) bool {
