@@ -234,6 +234,47 @@ func TestK5_22_TokenOfALostTimeline(t *testing.T) {
 	})
 }
 
+// TestRestartOfThePrimaryHoldsItsWrites: the primary is killed before a position was read that covers an acknowledged write, and comes
+// back on its timeline, with the write. A replica that is late for longer than the window serves the session only when it has it.
+func TestRestartOfThePrimaryHoldsItsWrites(t *testing.T) {
+	const window = 100 * time.Millisecond
+	c := dbtest.StartPostgresT(t, dbtest.PostgresOptions{Standbys: 1})
+	table := newTable(t, c, "id int")
+	config := failoverConfig(c)
+	config.StickyWindow = window
+	seen, happened := record(&config), listen(&config)
+	db := open(t, config)
+	insert := "INSERT INTO " + table + " VALUES ($1)"
+	for id := 0; len(happened.of(readroute.EventPositionForeign)) == 0; id++ {
+		require.Less(t, id, 20, "no restart came before a capture: the test shows nothing")
+		require.NoError(t, c.WaitCaughtUp(testContext(t)))
+		require.NoError(t, standbys(c)[0].PauseReplay(testContext(t)))
+		other, ctx := sessionContext(t), sessionContext(t)
+		_, err := db.ExecContext(other, insert, -1)
+		require.NoError(t, err)
+		_, err = readroute.SessionFrom(other).Token(other) // the next position is not read at once
+		require.NoError(t, err)
+		_, err = db.ExecContext(ctx, insert, id)
+		require.NoError(t, err)
+		require.NoError(t, c.Primary().Kill(testContext(t)))
+		require.NoError(t, c.Primary().Start(testContext(t)))
+		eventually(t, "the primary serves the session", func() bool {
+			return db.QueryRowContext(ctx, "SELECT count(*) FROM "+table).Scan(new(int)) == nil
+		})
+		back := time.Now()
+		eventually(t, "the window is over", func() bool {
+			require.Equal(t, 1, count(t, ctx, db, table, id), "%+v", seen.take())
+			return time.Since(back) > 10*window
+		})
+		require.NoError(t, standbys(c)[0].ResumeReplay(testContext(t)))
+		eventually(t, "a replica serves the session", func() bool {
+			seen.take()
+			require.Equal(t, 1, count(t, ctx, db, table, id))
+			return seen.one(t).Role == readroute.RoleReplica
+		})
+	}
+}
+
 // TestK4_10_EverythingDown: all nodes stop and come back in any order.
 func TestK4_10_EverythingDown(t *testing.T) {
 	c := dbtest.StartPostgresT(t, dbtest.PostgresOptions{Standbys: 2})

@@ -15,6 +15,8 @@ type Place struct {
 	Newest func() *Sample
 	// After returns a capture of what the node shows that begins after the call. Its Position is the sample's Saw.
 	After func() *Capture
+	// Primary returns a capture of the primary that begins after the call.
+	Primary func() *Capture
 	// Date fills in the timeline of a position whose server does not tell it, and that is on floor or past it.
 	Date func(ctx context.Context, p Position, floor uint32) (Position, error)
 }
@@ -107,7 +109,7 @@ func (s *Session) Saw(cluster string, place *Place, start Start, primary bool, n
 var ErrFloorGone = errors.New("readroute: the server that the session has read from cannot say any more what it showed")
 
 // Settle makes positions of what the session has read: first of what the newest samples tell, else the nodes are asked, until
-// ctx ends. What no server can tell any more holds the session to the primary for window.
+// ctx ends. What no server can tell any more holds the session to the primary for window, and to what the primary has then.
 func (s *Session) Settle(ctx context.Context, cluster string, window time.Duration) error {
 	for {
 		c := s.state.Load().find(cluster)
@@ -123,7 +125,11 @@ func (s *Session) Settle(ctx context.Context, cluster string, window time.Durati
 		case err != nil:
 			return err
 		}
-		s.update(cluster, func(c clusterState) clusterState { return c.settle(f, p, at, time.Now().Add(window)) })
+		var primary *Capture
+		if p.IsZero() {
+			primary = f.Place.Primary()
+		}
+		s.update(cluster, func(c clusterState) clusterState { return c.settle(f, p, at, time.Now(), window, primary) })
 		if f.until.Load() > until {
 			// A read has moved it while it was taken out.
 			s.Saw(cluster, f.Place, f.Start, f.Primary, epoch.Add(time.Duration(f.until.Load())))
@@ -151,16 +157,21 @@ func (f *Floor) position(ctx context.Context, until int64) (p Position, at time.
 	return p, r.At, err
 }
 
-// settle takes a floor out and puts its position in, or the primary where there is none.
-func (c clusterState) settle(f *Floor, p Position, at, until time.Time) clusterState {
+// settle takes a floor out and puts its position in; where there is none, the primary, and the capture of what it has.
+func (c clusterState) settle(f *Floor, p Position, at, now time.Time, window time.Duration, primary *Capture) clusterState {
 	i := slices.Index(c.floors, f)
 	if i < 0 {
 		return c
 	}
 	c.floors = slices.Delete(slices.Clone(c.floors), i, i+1)
 	c.ahead = c.ahead || !f.Primary
+	until := now.Add(window)
+	if p.IsZero() {
+		c.entry.Until, c.gone = later(c.entry.Until, until), until
+		return c.add(pending{capture: primary, window: window, anybody: true}, now)
+	}
 	merged, ok := MergePositions(c.entry.Positions, p)
-	if p.IsZero() || !ok {
+	if !ok {
 		c.entry.Until, c.gone = later(c.entry.Until, until), until
 		return c
 	}

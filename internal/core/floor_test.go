@@ -21,10 +21,12 @@ type readFrom struct {
 	mu     sync.Mutex
 	sample core.Sample
 	after  core.CaptureResult
+
+	primary *core.Capture
 }
 
 func newReadFrom(node int, p core.Position) *readFrom {
-	f := &readFrom{sample: core.Sample{Start: startA, Position: p, Since: longAgo}, after: core.CaptureResult{Start: startA, Position: p, At: time.Now(), Since: longAgo}}
+	f := &readFrom{primary: core.NewCapture(nil), sample: core.Sample{Start: startA, Position: p, Since: longAgo}, after: core.CaptureResult{Start: startA, Position: p, At: time.Now(), Since: longAgo}}
 	f.Place = core.Place{
 		Node:   node,
 		Newest: func() *core.Sample { f.mu.Lock(); defer f.mu.Unlock(); s := f.sample; return &s },
@@ -35,7 +37,8 @@ func newReadFrom(node int, p core.Position) *readFrom {
 			c.Complete(f.after)
 			return c
 		},
-		Date: func(_ context.Context, p core.Position, _ uint32) (core.Position, error) { return p, core.ErrFloorGone },
+		Primary: func() *core.Capture { return f.primary },
+		Date:    func(_ context.Context, p core.Position, _ uint32) (core.Position, error) { return p, core.ErrFloorGone },
 	}
 	return f
 }
@@ -82,7 +85,8 @@ func TestFloorBecomesAPosition(t *testing.T) {
 	})
 }
 
-// TestFloorThatIsGone: what no server can tell any more holds the session to the primary, and leaves no position behind.
+// TestFloorThatIsGone: what no server can tell any more holds the session to the primary, whichever server that is by now, and to
+// what it has: replicas may be late for longer.
 func TestFloorThatIsGone(t *testing.T) {
 	hidden := at(0, 100)
 	for name, change := range map[string]func(*readFrom){
@@ -102,6 +106,13 @@ func TestFloorThatIsGone(t *testing.T) {
 			require.Empty(t, need.Floors)
 			require.Empty(t, need.Positions, "nothing could ever be compared with it")
 			require.True(t, need.Until.After(time.Now()))
+			require.Same(t, b.primary, need.Pending)
+			b.primary.Complete(answer(startB, at(2, 300)))
+			_, verdict := s.View(cluster, time.Now)
+			require.Equal(t, core.VerdictNone, verdict, "it has written nothing")
+			need = needOf(&s)
+			require.Equal(t, []core.Position{at(2, 300)}, need.Positions)
+			require.True(t, need.LastWrite.IsZero())
 		})
 	}
 	t.Run("asked in vain", func(t *testing.T) {

@@ -46,6 +46,7 @@ type pending struct {
 	writer  Start         // server that ran the write
 	window  time.Duration // how long the primary is asked for when the capture cannot speak for the write
 	own     bool          // a later capture does not stand in for this one: the write's outcome was unknown
+	anybody bool          // it was a read, and what is left of that is with whoever is the primary now
 	judge   []Position    // positions to be judged by the capture: lost, or carried over to a newer timeline
 }
 
@@ -208,7 +209,7 @@ func (c *clusterState) absorb(now time.Time) (clusterState, Verdict) {
 
 func (c *clusterState) apply(p pending, r *CaptureResult, now time.Time) Verdict {
 	verdict := VerdictNone
-	if len(p.judge) == 0 {
+	if len(p.judge) == 0 && !p.anybody {
 		// A write that found its capture joined by an earlier one has not said when it was: before this.
 		c.entry.At = later(c.entry.At, r.At)
 	}
@@ -216,9 +217,11 @@ func (c *clusterState) apply(p pending, r *CaptureResult, now time.Time) Verdict
 	case r.Err != nil || r.Position.IsZero():
 		c.entry.Until = later(c.entry.Until, now.Add(p.window))
 		return verdict
-	case len(p.judge) == 0 && p.writer != r.Start:
-		// Another server answered than the one that wrote: its position says nothing of the write.
+	case len(p.judge) == 0 && !p.anybody && p.writer != r.Start:
+		// Another server answered than the one that wrote, or another run of it. Whether it has the write nobody knows, so the primary
+		// is asked for a while; of the write nothing is left but what is in its position, which holds however late replicas are then.
 		c.entry.Until = later(c.entry.Until, now.Add(p.window))
+		c.require(r, p.window, now)
 		return VerdictForeign
 	}
 	for _, judged := range p.judge {
@@ -234,14 +237,19 @@ func (c *clusterState) apply(p pending, r *CaptureResult, now time.Time) Verdict
 	if len(p.judge) > 0 && verdict == VerdictNone {
 		return verdict
 	}
+	c.require(r, p.window, now)
+	return verdict
+}
+
+// require adds what a result asks for to what the session needs.
+func (c *clusterState) require(r *CaptureResult, window time.Duration, now time.Time) {
 	merged, ok := MergePositions(c.entry.Positions, r.need())
 	if !ok {
-		c.entry.Until = later(c.entry.Until, now.Add(p.window))
-		return verdict
+		c.entry.Until = later(c.entry.Until, now.Add(window))
+		return
 	}
 	c.entry.Positions = merged
 	c.captured = capturedAt(merged, r, c.captured)
-	return verdict
 }
 
 // capturedAt returns when the only position of a set was captured, after the result r was merged into it. A position that
@@ -336,7 +344,7 @@ func (s *Session) Require(e Entry, window time.Duration) {
 
 // add queues p. A later capture stands in for an earlier one of the same server that nobody else asked for.
 func (c clusterState) add(p pending, now time.Time) clusterState {
-	plain := !p.own && len(p.judge) == 0
+	plain := p.plain()
 	if plain && c.waitsFor(p.writer, p.capture) {
 		return c // another goroutine of the session was faster: the capture that it waits for begins later
 	}
@@ -372,7 +380,7 @@ func (c *clusterState) waitsFor(writer Start, capture *Capture) bool {
 }
 
 // plain reports that a later capture stands in for this one.
-func (p *pending) plain() bool { return !p.own && len(p.judge) == 0 }
+func (p *pending) plain() bool { return !p.own && !p.anybody && len(p.judge) == 0 }
 
 // Open records that a write has begun to hand out rows and has not ended. Close ends it.
 func (s *Session) Open(cluster string) {

@@ -105,7 +105,7 @@ func TestSessionVerdicts(t *testing.T) {
 		until     time.Time
 	}{
 		"covered":        {result: answer(startA, at(1, 100)), positions: []core.Position{at(1, 100)}},
-		"another server": {result: answer(startB, at(1, 100)), verdict: core.VerdictForeign, until: sticky},
+		"another server": {result: answer(startB, at(1, 100)), verdict: core.VerdictForeign, positions: []core.Position{at(1, 100)}, until: sticky},
 		"given up":       {result: core.CaptureResult{Err: errors.New("closed")}, until: sticky},
 		"no position":    {result: core.CaptureResult{Start: startA}, until: sticky},
 	} {

@@ -93,9 +93,23 @@ var captureGuards = []guard{
 	simulated("loss_is_reported", late, guard{
 		name: "a capture that another server answered says nothing of the write",
 		file: "internal/core/session.go",
-		old:  "\tcase len(p.judge) == 0 && p.writer != r.Start:",
-		new:  "\tcase len(p.judge) == 0 && p.writer != r.Start && p.own && p.plain():",
+		old:  "\tcase len(p.judge) == 0 && !p.anybody && p.writer != r.Start:",
+		new:  "\tcase len(p.judge) == 0 && !p.anybody && p.writer != r.Start && p.own && p.plain():",
 	}),
+	{
+		name: "what is left of a write whose server is gone holds its session also when its window is over",
+		file: "internal/core/session.go",
+		old:  "\t\tc.require(r, p.window, now)\n\t\treturn VerdictForeign",
+		new:  "\t\treturn VerdictForeign",
+		pkg:  "internal/simulation", test: "TestAWriteOutlivesARestartOfThePrimary",
+	},
+	{
+		name: "what is left of a read whose server is gone does so as well",
+		file: "internal/core/floor.go",
+		old:  "\t\treturn c.add(pending{capture: primary, window: window, anybody: true}, now)",
+		new:  "\t\treturn c",
+		pkg:  "internal/core", test: "TestFloorThatIsGone",
+	},
 	simulated("read_your_writes", late, guard{
 		name: "a capture is answered by a primary",
 		file: "internal/monitor/captures.go",

@@ -86,10 +86,11 @@ func New(cfg Config, m *monitor.Monitor, c *monitor.Captures, nodes []string) *R
 	for i, n := range nodes {
 		r.names[n] = i
 		r.places = append(r.places, core.Place{
-			Node:   i,
-			Newest: func() *core.Sample { return &m.Snapshot().Nodes[i].Sample },
-			After:  func() *core.Capture { return m.After(i) },
-			Date:   r.date,
+			Node:    i,
+			Newest:  func() *core.Sample { return &m.Snapshot().Nodes[i].Sample },
+			After:   func() *core.Capture { return m.After(i) },
+			Primary: c.Join,
+			Date:    r.date,
 		})
 	}
 	for i, tags := range cfg.Tags {
@@ -170,7 +171,7 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 		}
 		d, s := r.decide(&in)
 		if lost && d.Action != core.Refuse {
-			d = core.Decision{Action: core.GoPrimary, Reason: core.ReasonPositionLost, FellBack: in.MayUseReplica(s)}
+			d = core.Decision{Action: core.GoPrimary, Reason: core.ReasonPositionLost, FellBack: true}
 		}
 		switch d.Action {
 		case core.GoPrimary, core.GoReplica, core.Refuse:

@@ -119,7 +119,11 @@ func (f *storm) strike(ctx context.Context, kind Fault) {
 		f.do(func() { r.paused = true })
 		f.undo(long, func() { r.paused = false })
 	case Lags:
-		f.do(func() { r.lag, r.transit = short, f.between(0, short+1) })
+		late := short
+		if f.rng.IntN(3) == 0 {
+			late = long
+		}
+		f.do(func() { r.lag, r.transit = late, f.between(0, late+1) })
 		f.undo(long, func() { r.lag, r.transit = 0, 0 })
 	case Freezes:
 		f.do(victim.freeze)

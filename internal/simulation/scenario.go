@@ -84,7 +84,7 @@ func settings(rng *rand.Rand) readroute.Config {
 		CaptureTimeout:    pick(0, 10*time.Millisecond, 200*time.Millisecond),
 		ProbeInterval:     pick(0, 100*time.Millisecond, 250*time.Millisecond),
 		ProbeTimeout:      pick(0, 200*time.Millisecond, 500*time.Millisecond),
-		StickyWindow:      time.Minute, // longer than any replica lags: what is held to the primary for so long is safe after it
+		StickyWindow:      time.Minute,
 		CatalogueInterval: -1,
 	}
 	if rng.IntN(4) == 0 {
@@ -92,6 +92,9 @@ func settings(rng *rand.Rand) readroute.Config {
 	}
 	if rng.IntN(5) == 0 {
 		config.WithoutSession = readroute.WithoutSessionProcess
+	}
+	if rng.IntN(3) == 0 {
+		config.StickyWindow = pick(20*time.Millisecond, 200*time.Millisecond) // replicas are late for longer
 	}
 	return config
 }

@@ -241,3 +241,53 @@ func TestThePrimaryCatchesUpWithWhatWasRead(t *testing.T) {
 		})
 	}
 }
+
+// TestAWriteOutlivesARestartOfThePrimary: another run of the primary's server answers the capture than the one that has written. The
+// write stands, and its session is shown it, also when its window is over and the replica is still behind it.
+func TestAWriteOutlivesARestartOfThePrimary(t *testing.T) {
+	const window = 300 * time.Millisecond
+	for _, engine := range []simulation.Engine{simulation.Postgres, simulation.MySQL, simulation.MariaDB} {
+		for name, lost := range map[string]bool{"acknowledged": false, "of unknown outcome": true} {
+			t.Run(engine.String()+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := simulation.NewStage(engine, 2, 1)
+					db := route(t, s, false, func(c *readroute.Config) { c.StickyWindow, c.ProbeInterval = window, 50*time.Millisecond })
+					insert, text := texts(engine)
+					_, err := db.ExecContext(readroute.WithSession(t.Context()), insert, -1, 0) // MariaDB's log is empty before
+					require.NoError(t, err)
+					time.Sleep(time.Second)
+					s.Lag(1, 5*time.Second)
+
+					ctx := readroute.WithSession(t.Context())
+					if lost {
+						s.LoseNextWrite(time.Millisecond)
+					} else { // whoever has just had a capture waits for the next one
+						other := readroute.WithSession(t.Context())
+						_, err = db.ExecContext(other, insert, -2, 0)
+						require.NoError(t, err)
+						_, err = readroute.SessionFrom(other).Token(other)
+						require.NoError(t, err)
+					}
+					_, err = db.ExecContext(ctx, insert, 1, 1)
+					require.Equal(t, lost, errors.Is(err, readroute.ErrCommitUnknown))
+					time.Sleep(2 * time.Millisecond)
+					s.Kill(0)
+					time.Sleep(10 * time.Millisecond)
+					s.Start(0)
+					db.told()
+					for range 20 {
+						time.Sleep(window / 2)
+						saw := -1
+						err := db.QueryRowContext(ctx, text, 1).Scan(&saw)
+						require.True(t, err == nil || !errors.Is(err, sql.ErrNoRows), "%v %+v", err, db.told())
+					}
+					time.Sleep(5 * time.Second)
+					db.told()
+					var saw int
+					require.NoError(t, db.QueryRowContext(ctx, text, 1).Scan(&saw))
+					require.Equal(t, readroute.RoleReplica, db.told()[0].Role, "it is not asked for more than will come")
+				})
+			})
+		}
+	}
+}
