@@ -14,6 +14,9 @@ type Capture struct {
 	done   chan struct{}
 	result atomic.Pointer[CaptureResult]
 	hurry  func()
+	// OnVerdict hears what the result tells of a session's write or position, on the goroutine that looks first, once for each session.
+	// It may be nil, must not block, and is set before anybody joins.
+	OnVerdict func(Verdict)
 }
 
 // captureOrder counts captures.

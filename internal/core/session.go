@@ -86,8 +86,8 @@ const (
 	VerdictReplaced         // the position's timeline has ended; what is left of it is below the new position
 )
 
-// View returns what the session needs in a cluster, and takes in the captures that have finished. The verdict tells
-// what they said, once.
+// View returns what the session needs in a cluster, and takes in the captures that have finished. The verdict is the gravest of
+// what they said; it is returned once, and the capture's OnVerdict has heard of it.
 func (s *Session) View(cluster string, clock func() time.Time) (n Need, v Verdict) {
 	v = s.ViewTo(cluster, clock, &n)
 	return n, v
@@ -103,9 +103,12 @@ func (s *Session) ViewTo(cluster string, clock func() time.Time, n *Need) Verdic
 	}
 	verdict := VerdictNone
 	for c.finished() {
-		next, v := c.absorb(clock())
-		if s.swap(state, cluster, next) {
+		next, v, by := c.absorb(clock())
+		if s.swap(state, cluster, next) && v != VerdictNone {
 			verdict = max(verdict, v)
+			if by.OnVerdict != nil {
+				by.OnVerdict(v)
+			}
 		}
 		state = s.state.Load()
 		c = state.find(cluster)
@@ -191,20 +194,21 @@ func (c *clusterState) finished() bool {
 	return false
 }
 
-// absorb takes in every capture that has a result.
-func (c *clusterState) absorb(now time.Time) (clusterState, Verdict) {
-	next := *c
+// absorb takes in every capture that has a result. by is the one that gave the verdict.
+func (c *clusterState) absorb(now time.Time) (next clusterState, verdict Verdict, by *Capture) {
+	next = *c
 	next.pending, next.alone, next.isAlone = nil, [1]pending{}, false
-	verdict := VerdictNone
 	for _, p := range c.pending {
 		r := p.capture.Result()
 		if r == nil {
 			next.pending = append(next.pending, p)
 			continue
 		}
-		verdict = max(verdict, next.apply(p, r, now))
+		if v := next.apply(p, r, now); v > verdict {
+			verdict, by = v, p.capture
+		}
 	}
-	return next, verdict
+	return next, verdict, by
 }
 
 func (c *clusterState) apply(p pending, r *CaptureResult, now time.Time) Verdict {

@@ -30,6 +30,9 @@ const (
 // Captures reads positions on the primary. Reads are coalesced: one is in flight at a time, and it serves everyone who
 // joined before it began. Its one goroutine ends with Close.
 type Captures struct {
+	// OnVerdict is that of every capture. It may be nil, and is set before anybody joins.
+	OnVerdict func(core.Verdict)
+
 	m      *Monitor
 	cancel context.CancelCauseFunc
 	ctx    context.Context
@@ -82,6 +85,7 @@ func (c *Captures) Join() *core.Capture {
 	first := next == nil
 	if next == nil {
 		next = core.NewCapture(func() { c.hurry(next) })
+		next.OnVerdict = c.OnVerdict
 		if c.closed {
 			next.Complete(core.CaptureResult{Err: ErrClosed, At: time.Now()})
 		} else {
@@ -115,6 +119,7 @@ func (c *Captures) JoinWhenGone(b Backend, writer core.Start) (capture *core.Cap
 		return nil, false
 	}
 	capture = core.NewCapture(nil)
+	capture.OnVerdict = c.OnVerdict
 	c.mu.Lock()
 	if c.closed || len(c.unknown)+c.looking >= maxUnknown {
 		c.mu.Unlock()

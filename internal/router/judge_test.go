@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -150,5 +151,37 @@ func TestRouteLostIsToldOnce(t *testing.T) {
 		}
 		require.Equal(t, []core.Verdict{core.VerdictLost}, r.verdicts())
 		require.Equal(t, 1, lost)
+	})
+}
+
+// TestEveryVerdictIsTold: also when it is a token that is made of the session, and no read, that takes in what the capture has found.
+func TestEveryVerdictIsTold(t *testing.T) {
+	take := func(s *core.Session) error {
+		_, err := s.Token(context.Background(), time.Now, window)
+		return err
+	}
+	t.Run("another server answers", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := route(t, nil, 100, newNodes(1)...)
+			s, ctx := session(t.Context())
+			s.Wrote(cluster, time.Now(), core.Start{System: fakenode.System, At: 9}, r.Captures.Join(), false, window)
+			require.NoError(t, take(s))
+			require.Equal(t, []core.Verdict{core.VerdictForeign}, r.verdicts())
+			r.read(ctx)
+			require.NoError(t, take(s))
+			require.Len(t, r.verdicts(), 1, "once")
+		})
+	})
+	t.Run("the position is lost", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := route(t, nil, 100, newNodes(1)...)
+			r.nodes[0].Set(func(s *fakenode.State) { s.Delay = 2 * captureTimeout })
+			s, ctx := session(t.Context(), position(1, 0x9000))
+			d, _ := r.read(ctx)
+			r.wants(d, 0, core.ReasonCapturePending)
+			require.Empty(t, r.verdicts())
+			require.NoError(t, take(s))
+			require.Equal(t, []core.Verdict{core.VerdictLost}, r.verdicts())
+		})
 	})
 }

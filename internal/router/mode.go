@@ -83,9 +83,7 @@ func (r *Router) shadow(session *core.Session, in core.Input) *Shadow {
 		in.Held = core.HeldNothing // it is held because of the mode
 	}
 	if session != nil {
-		if v := session.ViewTo(r.cfg.Cluster, now, &in.Need); v != core.VerdictNone {
-			r.verdict(v)
-		}
+		session.ViewTo(r.cfg.Cluster, now, &in.Need)
 	}
 	d, s := r.decide(&in)
 	out := &Shadow{Node: -1, Reason: d.Reason}

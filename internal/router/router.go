@@ -45,7 +45,8 @@ type Config struct {
 	FallbackLimit  int // 0: none
 	// Tags are those of each node; nil when no node has any. A node with tags serves only reads that ask for one of them.
 	Tags [][]string
-	// OnDecision and OnVerdict may be nil. They are called on the caller's goroutine and must not keep their arguments.
+	// OnDecision and OnVerdict may be nil. They are called on the caller's goroutine and must not keep their arguments. OnVerdict hears of
+	// each verdict once, whatever made the session look: a read, or a token that is made of it.
 	OnDecision func(context.Context, *Decided)
 	OnVerdict  func(core.Verdict)
 	// OnAhead hears that a read runs on the primary although a replica may have shown its session more. It may be nil.
@@ -81,6 +82,7 @@ func New(cfg Config, m *monitor.Monitor, c *monitor.Captures, nodes []string) *R
 		inflight: make([]load, len(nodes)),
 		names:    make(map[string]int, len(nodes)),
 	}
+	c.OnVerdict = cfg.OnVerdict
 	r.stripe = ((len(nodes)+1)*core.NumReasons + 15) &^ 7 // no two share a cache line
 	r.counts = make([]atomic.Uint64, countStripes*r.stripe)
 	for i, n := range nodes {
@@ -158,10 +160,7 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 	var extra demand
 	for {
 		if session != nil {
-			if v := session.ViewTo(r.cfg.Cluster, now, &in.Need); v != core.VerdictNone {
-				lost = lost || v == core.VerdictLost
-				r.verdict(v)
-			}
+			lost = session.ViewTo(r.cfg.Cluster, now, &in.Need) == core.VerdictLost || lost
 		}
 		if in.Asked {
 			extra.add(&in)
@@ -378,10 +377,4 @@ func (r *Router) Count(i int, reason core.Reason) (n uint64) {
 		n += r.counts[at].Load()
 	}
 	return n
-}
-
-func (r *Router) verdict(v core.Verdict) {
-	if r.cfg.OnVerdict != nil {
-		r.cfg.OnVerdict(v)
-	}
 }
