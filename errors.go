@@ -58,7 +58,7 @@ var (
 
 // NotCaughtUpError says how far the nearest replica was from what a read needed. It matches [ErrNotCaughtUp].
 type NotCaughtUpError struct {
-	// Node is the replica that was nearest; empty when none is healthy.
+	// Node is the nearest of the replicas that might have served the read; empty when there is none.
 	Node string
 	// BehindBytes is how much log it had still to replay, on PostgreSQL; 0 elsewhere.
 	BehindBytes uint64

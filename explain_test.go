@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func TestExplainIsRight(t *testing.T) {
 	config := configFor(c)
 	quick(&config)
 	seen := record(&config)
-	db := open(t, config)
+	db, other := open(t, config), open(t, configFor(c))
 
 	contexts := map[string]func() context.Context{
 		"none":     func() context.Context { return testContext(t) },
@@ -50,7 +51,16 @@ func TestExplainIsRight(t *testing.T) {
 		"error":    func() context.Context { return readroute.WithFallback(wrote(t, db, table), readroute.FallbackError) },
 		"stale":    func() context.Context { return readroute.WithFallback(wrote(t, db, table), readroute.FallbackStale) },
 		"wrote":    func() context.Context { return wrote(t, db, table) },
-		"no wait":  func() context.Context { return readroute.WithWait(wrote(t, db, table), 0) },
+		"a moment": func() context.Context { return justWrote(t, db, table) },
+		"to node":  func() context.Context { return readroute.WithNode(justWrote(t, db, table), config.Replicas[1].Name) },
+		"elsewhere": func() context.Context {
+			token, err := readroute.SessionFrom(wrote(t, other, table)).Token(testContext(t))
+			require.NoError(t, err)
+			return readroute.ContextWithSession(testContext(t), readroute.NewSession(token))
+		},
+		"global":  func() context.Context { return readroute.WithLevel(testContext(t), readroute.LevelGlobal) },
+		"bounded": func() context.Context { return readroute.WithLevel(testContext(t), readroute.LevelBounded(1)) },
+		"no wait": func() context.Context { return readroute.WithWait(wrote(t, db, table), 0) },
 	}
 	states := []struct {
 		name string
@@ -68,31 +78,45 @@ func TestExplainIsRight(t *testing.T) {
 			eventually(t, "the monitor knows", func() bool { return !status(t, db, config.Replicas[1].Name).Healthy })
 		}},
 	}
+	would := map[string]int{} // waits that were foretold and came true, by context
 	for _, state := range states {
 		state.set()
 		for name, newContext := range contexts {
 			for _, text := range explained {
 				text = (&writing{table: table}).text(text)
 				t.Run(fmt.Sprintf("%s/%s/%s", state.name, name, text), func(t *testing.T) {
-					compareExplained(t, db, seen, newContext(), text, state.name == "live")
+					if compareExplained(t, db, seen, newContext(), text, state.name) {
+						would[name]++
+					}
 				})
 			}
 		}
 	}
+	for _, name := range []string{"a moment", "to node", "elsewhere", "global", "bounded"} {
+		require.Positive(t, would[name], "%s: %v", name, would)
+	}
+}
+
+// justWrote returns the context of a session that has written this moment.
+func justWrote(t testing.TB, db *readroute.DB, table string) context.Context {
+	t.Helper()
+	ctx := sessionContext(t)
+	_, err := db.ExecContext(ctx, "INSERT INTO "+table+" VALUES (0)")
+	require.NoError(t, err)
+	return ctx
 }
 
 // wrote returns the context of a session that has just written, and whose position is known.
 func wrote(t testing.TB, db *readroute.DB, table string) context.Context {
 	t.Helper()
-	ctx := sessionContext(t)
-	_, err := db.ExecContext(ctx, "INSERT INTO "+table+" VALUES (0)")
-	require.NoError(t, err)
-	_, err = readroute.SessionFrom(ctx).Token(ctx)
+	ctx := justWrote(t, db, table)
+	_, err := readroute.SessionFrom(ctx).Token(ctx)
 	require.NoError(t, err)
 	return ctx
 }
 
-func compareExplained(t *testing.T, db *readroute.DB, seen *decisions, ctx context.Context, text string, moving bool) {
+// compareExplained reports whether Explain said that the statement would have to wait, and it was served after that.
+func compareExplained(t *testing.T, db *readroute.DB, seen *decisions, ctx context.Context, text, state string) bool {
 	t.Helper()
 	seen.take()
 	said, err := db.Explain(ctx, text)
@@ -114,24 +138,39 @@ func compareExplained(t *testing.T, db *readroute.DB, seen *decisions, ctx conte
 		}
 	}
 	if did.Retry == readroute.RetryRefused || did.Retry == readroute.RetrySchema {
-		return // what the replica says cannot be known before
+		return false // what the replica says cannot be known before
 	}
 	require.Equal(t, said.Class, did.Class)
 	require.Equal(t, said.Level, did.Level)
-	waits := []readroute.Reason{readroute.ReasonWaited, readroute.ReasonWaitTimeout, readroute.ReasonHopeless}
+	inVain := []readroute.Reason{
+		readroute.ReasonWaitTimeout, readroute.ReasonHopeless, readroute.ReasonCapturePending, readroute.ReasonLagging, readroute.ReasonStale,
+	}
+	alone := state != "live" && state != "paused" || did.Reason == readroute.ReasonContext // there is no choice between replicas
 	switch {
+	case said.WouldWait && !slices.Contains(inVain, did.Reason):
+		require.Equal(t, said.Role, did.Role, "%+v %+v", said, did)
+		if alone || said.Role == readroute.RolePrimary {
+			require.Equal(t, said.Node, did.Node)
+		}
+		if said.Reason != readroute.ReasonWaited && did.Reason != readroute.ReasonWaited { // whether the replica has it already
+			require.Equal(t, said.Reason, did.Reason, "%+v %+v", said, did)
+		}
+		return true
 	case said.WouldWait:
-		require.Contains(t, append(waits, readroute.ReasonCovered, readroute.ReasonStale, readroute.ReasonContext), did.Reason, "%+v %+v", said, did)
-	case moving && said.Reason != did.Reason:
+		require.NotEqual(t, readroute.RolePrimary, said.Role, "%+v %+v", said, did)
+	case state != "paused" && said.Reason != did.Reason:
 		// Replay went on in between.
-		require.Contains(t, append(waits, readroute.ReasonCovered, readroute.ReasonLagging), did.Reason, "%+v %+v", said, did)
+		require.Contains(t, []readroute.Reason{
+			readroute.ReasonWaited, readroute.ReasonWaitTimeout, readroute.ReasonHopeless, readroute.ReasonCovered, readroute.ReasonLagging,
+		}, did.Reason, "%+v %+v", said, did)
 	default:
 		require.Equal(t, said.Reason, did.Reason, "%+v %+v", said, did)
 		require.Equal(t, said.Role, did.Role)
-		if said.Role == readroute.RolePrimary {
+		if alone || said.Role == readroute.RolePrimary {
 			require.Equal(t, said.Node, did.Node)
 		}
 	}
+	return false
 }
 
 func TestExplainBeforeAnyServerAnswers(t *testing.T) {

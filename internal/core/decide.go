@@ -90,7 +90,7 @@ const (
 // Decision is where a statement goes and why. It has four fields so that it travels in registers.
 type Decision struct {
 	Action Action
-	Nodes  uint64 // bit i is node i
+	Nodes  uint64 // bit i is node i; of a wait: those that may serve once it has succeeded
 	Reason Reason
 	// FellBack is true for a read that is on the primary only because no replica can serve it: one would, if all nodes were well.
 	FellBack bool
@@ -170,7 +170,7 @@ func eligible(in *Input, s *Snapshot) (mask uint64, why Reason) {
 	why = ReasonNoReplica
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if n.Role != RoleReplica || !n.Healthy || n.Stopped || n.Foreign || (in.Exclude|in.Barred)&(1<<i) != 0 || !in.allows(i) {
+		if !in.MayServe(i, n) {
 			continue
 		}
 		if !s.WithinLag(n, in.MaxLag) {
@@ -180,6 +180,11 @@ func eligible(in *Input, s *Snapshot) (mask uint64, why Reason) {
 		mask |= 1 << i
 	}
 	return mask, why
+}
+
+// MayServe reports whether node i may serve the read as far as its health and the read's own choices go, and whatever it shows.
+func (in *Input) MayServe(i int, n *NodeView) bool {
+	return n.Role == RoleReplica && n.Healthy && !n.Stopped && !n.Foreign && (in.Exclude|in.Barred)&(1<<i) == 0 && in.allows(i)
 }
 
 // allows reports whether node i may serve at all: a checkout keeps its one replica, and the context may name a node.
@@ -220,7 +225,7 @@ func decideSession(in *Input, s *Snapshot, eligible uint64, why Reason) Decision
 	case eligible == 0:
 		return fallBack(in, s, why)
 	case need.Pending != nil:
-		return decidePending(in, s)
+		return decidePending(in, s, eligible)
 	case in.Level == LevelGlobal && !in.Asked:
 		if in.NoCapture {
 			return fallBack(in, s, ReasonCapturePending)
@@ -234,14 +239,14 @@ func decideSession(in *Input, s *Snapshot, eligible uint64, why Reason) Decision
 
 // decidePending waits until the position of what the session has written is known. A read that may not wait stays on the primary
 // for that moment, in a healthy cluster too; any other comes to it because the primary is late.
-func decidePending(in *Input, s *Snapshot) Decision {
+func decidePending(in *Input, s *Snapshot, eligible uint64) Decision {
 	switch {
 	case in.NoCapture || in.Budget <= 0 && in.Waited:
 		return fallBack(in, s, ReasonCapturePending)
 	case in.Budget <= 0:
 		return stay(in, s, ReasonCapturePending)
 	}
-	return Decision{Action: WaitCapture, Reason: ReasonCapturePending}
+	return Decision{Action: WaitCapture, Nodes: nearest(s, eligible), Reason: ReasonCapturePending}
 }
 
 func decideSticky(in *Input, s *Snapshot, eligible uint64, why Reason) Decision {
@@ -283,7 +288,7 @@ func decidePosition(in *Input, s *Snapshot, eligible uint64) Decision {
 		return Decision{Action: GoReplica, Nodes: nearest(s, covered), Reason: reason}
 	}
 	if doubtful(in, s) {
-		return Decision{Action: AskPrimary, Reason: ReasonIncomparable, FellBack: true}
+		return Decision{Action: AskPrimary, Nodes: nearest(s, eligible), Reason: ReasonIncomparable, FellBack: true}
 	}
 	if behind == 0 {
 		return fallBack(in, s, ReasonIncomparable)
@@ -338,11 +343,13 @@ func (n *NodeView) gap(in *Input, s *Snapshot) uint64 {
 }
 
 // Expected estimates how long the replica takes to show all that is needed, and how much it does not show now. known is false
-// for one that stands still.
+// for one that stands still. What is not known yet is taken for all that the primary had when it was seen last.
 func (n *NodeView) Expected(in *Input, s *Snapshot) (wait time.Duration, known bool, gap uint64) {
-	gap = n.gap(in, s)
+	if gap = n.gap(in, s); gap == 0 {
+		gap = n.Missing // what is needed is not known, and no more than the primary has
+	}
 	switch {
-	case n.Rate > 0:
+	case n.Rate > 0 && gap > 0:
 		return time.Duration(float64(gap) / n.Rate * float64(time.Second)), true, gap
 	case n.Behind > 0:
 		return 0, false, gap

@@ -38,8 +38,8 @@ var failoverGuards = []guard{
 	{
 		name: "a replica of another system serves nothing",
 		file: "internal/core/decide.go",
-		old:  "|| n.Stopped || n.Foreign ||",
-		new:  "|| n.Stopped ||",
+		old:  "&& !n.Stopped && !n.Foreign &&",
+		new:  "&& !n.Stopped &&",
 		pkg:  "internal/core", test: "TestDecideForeign",
 	},
 }

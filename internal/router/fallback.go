@@ -77,13 +77,10 @@ func (r *Router) refusal(in *core.Input, d core.Decision) error {
 	s := r.Monitor.Snapshot()
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if n.Role != core.RoleReplica || !n.Healthy || in.Barred&(1<<i) != 0 {
+		if !in.MayServe(i, n) {
 			continue
 		}
 		expected, known, behind := n.Expected(in, s)
-		if behind == 0 {
-			behind = n.Missing // a limit on its age, and no position
-		}
 		if e.Node == "" || behind < e.Behind {
 			e.Node, e.Behind, e.Lag, e.LagKnown, e.Expected, e.ExpectedKnown = n.Name, behind, n.Lag, n.LagKnown, expected, known
 			e.GTIDs = n.Sample.Position.Kind > core.KindPostgres

@@ -88,9 +88,12 @@ func (r *Router) shadow(session *core.Session, in core.Input) *Shadow {
 	d, s := r.decide(&in)
 	out := &Shadow{Node: -1, Reason: d.Reason}
 	switch d.Action {
-	case core.GoReplica, core.WaitReplica, core.AskFloor, core.AskSince, core.AskNow:
-		out.Role, out.Node = core.RoleReplica, r.pick(d.Nodes, s)
+	case core.GoReplica, core.WaitReplica, core.WaitCapture, core.AskPrimary, core.AskFloor, core.AskSince, core.AskNow:
+		out.Role, out.Node = r.foresee(&in, d, s)
 		out.WouldWait = d.Action != core.GoReplica
+		if out.Role == core.RolePrimary {
+			break
+		}
 		replay, _ := s.Nodes[out.Node].Proof()
 		moment := time.Now()
 		out.Stale = in.Need.Until.After(moment) ||
@@ -98,9 +101,8 @@ func (r *Router) shadow(session *core.Session, in core.Input) *Shadow {
 			in.Need.Pending != nil || in.Need.Open ||
 			s.Covers(replay, in.Need.Positions, in.Need.CapturedAt) != core.Covered
 	case core.Refuse:
-	case core.GoPrimary, core.WaitCapture, core.AskPrimary:
+	case core.GoPrimary:
 		out.Role, out.Node = core.RolePrimary, r.Monitor.Snapshot().Primary
-		out.WouldWait = d.Action != core.GoPrimary
 	}
 	return out
 }

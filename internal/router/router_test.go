@@ -527,7 +527,11 @@ func TestRouteDry(t *testing.T) {
 		}
 		free(ctx, 1, core.ReasonCovered, false)
 		_, elsewhere := session(t.Context(), position(1, 0x9000))
-		free(elsewhere, 0, core.ReasonIncomparable, true)
+		free(elsewhere, 1, core.ReasonCovered, true) // once the primary has said that it has that
+		stranger := position(1, 0x1000)
+		stranger.System = 8
+		_, lost := session(t.Context(), stranger)
+		free(lost, 0, core.ReasonIncomparable, true)
 		time.Sleep(3 * time.Second)
 		r.nodes[0].Set(func(s *fakenode.State) { s.LSN = 0x6000 })
 		require.NoError(t, r.Captures.Join().Wait(t.Context()))
@@ -537,7 +541,12 @@ func TestRouteDry(t *testing.T) {
 		free(behind, 0, core.ReasonHopeless, false)
 		r.nodes[0].Set(func(s *fakenode.State) { s.Frozen = true })
 		r.wrote(s)
-		free(ctx, 0, core.ReasonCapturePending, true)
+		free(ctx, 1, core.ReasonCovered, true) // once the position is known
+		free(core.NewContext(t.Context(), &core.Options{Session: s, Node: "b"}), 1, core.ReasonContext, true)
+		free(core.NewContext(t.Context(), &core.Options{Session: s, HasWait: true}), 0, core.ReasonCapturePending, false)
+		r.nodes[1].Set(func(s *fakenode.State) { s.Err = errRefused })
+		time.Sleep(2 * time.Second)
+		free(ctx, 0, core.ReasonNoReplica, false)
 	})
 }
 
@@ -599,6 +608,54 @@ func TestRouteRefuses(t *testing.T) {
 		require.Equal(t, router.ErrUnknownNode, d.Err)
 		require.Equal(t, -1, d.Node)
 		require.Equal(t, core.ReasonContext, d.Reason)
+	})
+}
+
+// TestRouteRefusesOfTheRightNode: what a refusal says is of the nearest of the replicas that might have served the read.
+func TestRouteRefusesOfTheRightNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := route(t, func(c *router.Config) { c.Fallback = core.FallbackError }, 100, newNodes(4)...)
+		for i, lsn := range []core.LSN{0x6000, 0x5D00, 0x5E00, 0x5F00, 0x7000} {
+			r.nodes[i].Set(func(s *fakenode.State) { s.LSN = lsn })
+		}
+		r.nodes[4].Set(func(s *fakenode.State) { s.System = 8 })
+		<-time.After(time.Second)
+		s, _ := session(t.Context(), position(1, 0x6000))
+		refused := func(o core.Options, change ...func(*router.Request)) string {
+			if o.Level == core.LevelUnset {
+				o.Session = s
+			}
+			d, _ := r.read(core.NewContext(t.Context(), &o), change...)
+			var detail *router.NotCaughtUpError
+			require.ErrorAs(t, d.Err, &detail)
+			return detail.Node
+		}
+		require.Equal(t, "d", refused(core.Options{}))
+		require.Equal(t, "b", refused(core.Options{Node: "b"}))
+		require.Equal(t, "c", refused(core.Options{}, func(req *router.Request) { req.Replica = 2 }))
+		require.Equal(t, "c", refused(core.Options{}, func(req *router.Request) { req.Exclude = 1 << 3 }))
+		require.Equal(t, "b", refused(core.Options{Level: 1, Node: "b"}))
+	})
+}
+
+// TestRouteExpectsAWait: a refusal estimates the wait also while it is not known what the primary had when the bound begins.
+func TestRouteExpectsAWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := route(t, func(c *router.Config) { c.Fallback = core.FallbackError }, 100, newNodes(1)...)
+		r.nodes[0].Set(func(s *fakenode.State) { s.LSN = 0x15000 })
+		for range 20 { // 0x2000 a second
+			r.nodes[1].Set(func(s *fakenode.State) { s.LSN += 0x333 })
+			<-time.After(100 * time.Millisecond)
+		}
+		r.nodes[0].Set(func(s *fakenode.State) { s.Frozen = true })
+		for _, level := range []core.Level{1, core.LevelGlobal} {
+			d, _ := r.read(core.NewContext(t.Context(), &core.Options{Level: level}))
+			var detail *router.NotCaughtUpError
+			require.ErrorAs(t, d.Err, &detail)
+			require.InDelta(t, 0x10000-20*0x333, detail.Behind, 0x1800)
+			require.True(t, detail.ExpectedKnown)
+			require.InDelta(t, 6*time.Second, detail.Expected, float64(2*time.Second))
+		}
 	})
 }
 
