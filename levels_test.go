@@ -364,6 +364,29 @@ func TestTagsKeepNodesForTheirReads(t *testing.T) {
 	})
 }
 
+// TestTagsOfAllReplicas: where every replica is kept for other reads, the primary serves those that ask for no tag, as many at one
+// time as there are.
+func TestTagsOfAllReplicas(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, c *engineCluster) {
+		config := c.config()
+		config.FallbackLimit = 2
+		for i := range config.Replicas {
+			config.Replicas[i].Tags = []string{"analytics"}
+		}
+		db := open(t, config)
+		for range 5 { // all open at one time
+			rows, err := db.QueryContext(sessionContext(t), "SELECT 1")
+			require.NoError(t, err)
+			defer func() { require.NoError(t, rows.Close()) }()
+			require.True(t, rows.Next())
+		}
+		reasons := db.RouteStats().Nodes[0].Reasons
+		require.EqualValues(t, 5, reasons[readroute.ReasonNoReplica], "%v", reasons)
+		require.NoError(t, db.QueryRowContext(readroute.WithTags(sessionContext(t), "analytics"), "SELECT 1").Scan(new(int)))
+		require.Equal(t, reasons, db.RouteStats().Nodes[0].Reasons, "a replica served it")
+	})
+}
+
 // TestLevelHeavyReadsOnly: the library is used for chosen reads, and everything else stays where it was.
 func TestLevelHeavyReadsOnly(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, c *engineCluster) {

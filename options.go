@@ -90,7 +90,8 @@ type Config struct {
 
 	// FallbackLimit is how many reads that no replica can serve may be on the primary at one time. Past it a read waits
 	// for what is left of its wait timeout, then gets ErrPrimaryProtected. A read that would be on the primary with every
-	// node well does not count (Sticky, LevelPrimary, no session). It does not hold where there are no replicas.
+	// node well does not count (Sticky, LevelPrimary, no session). It does not hold for reads that no replica may serve: there is
+	// none, or Node.Tags keeps all of them for others.
 	// Defaults to half of the primary's MaxOpenConns, or 32 when that is not limited.
 	FallbackLimit int
 

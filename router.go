@@ -189,9 +189,6 @@ func (db *DB) routing(strategy core.Strategy) router.Config {
 		OnVerdict:      db.onVerdict,
 		OnAhead:        func() { db.event(Event{Kind: EventReadAhead}) },
 	}
-	if len(db.config.Replicas) == 0 {
-		c.FallbackLimit = 0
-	}
 	for _, n := range db.nodes {
 		c.Tags = append(c.Tags, n.Tags)
 	}

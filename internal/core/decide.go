@@ -370,7 +370,18 @@ func fallBack(in *Input, s *Snapshot, why Reason) Decision {
 		}
 	case FallbackUnset, FallbackPrimary:
 	}
-	return Decision{Action: GoPrimary, Reason: why, FellBack: true}
+	return Decision{Action: GoPrimary, Reason: why, FellBack: in.MayUseReplica(s)}
+}
+
+// MayUseReplica reports that the read is not kept from every replica by tags, or by a node that it names: with all nodes well, one
+// would serve it.
+func (in *Input) MayUseReplica(s *Snapshot) bool {
+	for i := range s.Nodes {
+		if i != s.Primary && in.Barred&(1<<i) == 0 && (in.Node == AnyNode || in.Node == i) {
+			return true
+		}
+	}
+	return false
 }
 
 // stay says what happens to a read that belongs on the primary because of what its session wrote, as it would with every replica

@@ -170,7 +170,7 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 		}
 		d, s := r.decide(&in)
 		if lost && d.Action != core.Refuse {
-			d = core.Decision{Action: core.GoPrimary, Reason: core.ReasonPositionLost, FellBack: true}
+			d = core.Decision{Action: core.GoPrimary, Reason: core.ReasonPositionLost, FellBack: in.MayUseReplica(s)}
 		}
 		switch d.Action {
 		case core.GoPrimary, core.GoReplica, core.Refuse:

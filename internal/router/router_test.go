@@ -406,6 +406,46 @@ func TestRouteRefusesNoReadAfterAWriteInHealth(t *testing.T) {
 	})
 }
 
+// TestRouteLimitsNothingThatNoReplicaMayServe: the limit is for replicas that are down, and not for reads that the tags of the
+// nodes keep from every replica.
+func TestRouteLimitsNothingThatNoReplicaMayServe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := route(t, func(c *router.Config) {
+			c.FallbackLimit, c.Tags = 1, [][]string{nil, {"reports"}, {"reports", "search"}}
+		}, 100, newNodes(2)...)
+		slots := func(o *core.Options) (taken int) {
+			o.Session = new(core.Session)
+			for range 20 {
+				d, took := r.read(core.NewContext(t.Context(), o))
+				r.wants(d, r.Monitor.Snapshot().Primary, core.ReasonNoReplica)
+				require.Zero(t, took)
+				if d.Slot {
+					taken++
+					r.Release()
+				}
+			}
+			return taken
+		}
+		require.Zero(t, slots(&core.Options{}))
+		require.Zero(t, slots(&core.Options{Tags: []string{"search"}, Node: "b"}), "it has not the tag")
+		for _, n := range r.nodes[1:] {
+			n.Set(func(s *fakenode.State) { s.Err = errRefused })
+		}
+		<-time.After(2 * time.Second)
+		require.Zero(t, slots(&core.Options{}))
+		for _, o := range []core.Options{{Tags: []string{"reports"}}, {Tags: []string{"search"}}, {Node: "b"}} {
+			require.Equal(t, 20, slots(&o), "%+v: it is down", o)
+		}
+
+		// After a failover the former primary, which has no tag, would serve such reads.
+		r.nodes[0].Set(func(s *fakenode.State) { s.Err, s.DialErr = errRefused, errRefused })
+		r.nodes[1].Set(func(s *fakenode.State) { s.Err, s.Replica, s.Timeline = nil, false, 2 })
+		<-time.After(5 * time.Second)
+		require.Equal(t, 1, r.Monitor.Snapshot().Primary)
+		require.Equal(t, 20, slots(&core.Options{}))
+	})
+}
+
 // TestRouteWaitsOnceForAll: what a read has waited for a replica it does not wait again for a slot.
 func TestRouteWaitsOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
