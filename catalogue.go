@@ -134,7 +134,8 @@ func (c *catalogue) rows(ctx context.Context) ([]sqlclass.CatalogueRow, error) {
 
 // onNode hears of a node's transition, on the monitor's goroutine. Another primary may know of what this one did not.
 func (c *catalogue) onNode(e monitor.Event) {
-	if c == nil || e.Kind != monitor.EventPrimaryChanged && (e.Kind != monitor.EventUp || e.Role != core.RolePrimary) {
+	up := e.Kind == monitor.EventUp || e.Kind == monitor.EventRoleChanged
+	if c == nil || e.Kind != monitor.EventPrimaryChanged && !(up && e.Role == core.RolePrimary) {
 		return
 	}
 	select {

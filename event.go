@@ -52,12 +52,20 @@ func (db *DB) onNode(e monitor.Event) {
 		default:
 		}
 	}
+	if e.Kind == monitor.EventWritable {
+		db.warn(e.Node, "%s", writableReplica)
+		return
+	}
 	if e.Kind == monitor.EventPrimaryChanged {
 		db.plain.drop()
 	}
 	db.catalogue.onNode(e)
 	db.event(Event{Kind: eventKinds[e.Kind], Node: e.Node, Role: Role(e.Role), Err: e.Err})
 }
+
+// writableReplica is said of a server that accepts writes while it replicates, as long as it counts as a replica.
+const writableReplica = "the server accepts writes and replicates from one that may be the primary, so it counts as a replica: " +
+	"set read_only if it is one, and stop its replication if it is the primary"
 
 func (db *DB) onVerdict(v core.Verdict) {
 	kinds := map[core.Verdict]EventKind{

@@ -126,6 +126,7 @@ func (db *DB) pool(i int, n Node, writer bool) vconn.PoolConfig {
 		MaxIdleConns:    n.MaxIdleConns,
 		ConnMaxLifetime: n.ConnMaxLifetime,
 		ConnMaxIdleTime: n.ConnMaxIdleTime,
+		Judge:           func(s core.Sample) core.Sample { return db.monitor.Snapshot().Judge(i, s) },
 		Proved:          func(s core.Sample) { db.monitor.Base(s) },
 		Elsewhere:       func(s core.Sample) { db.elsewhere(i, s) },
 		Dialled:         func(err error) { db.dialled(i, err) },

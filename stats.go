@@ -181,6 +181,9 @@ func (db *DB) Nodes() []NodeStatus {
 		if missing := db.capabilities[i].Load(); missing != nil {
 			list[i].Missing = slices.Clone(*missing)
 		}
+		if n.Writable {
+			list[i].Missing = append(list[i].Missing, writableReplica)
+		}
 		switch p := n.Sample.Position; p.Kind {
 		case core.KindPostgres:
 			list[i].Position, list[i].Timeline, list[i].LagBytes = LSN(p.LSN), p.Timeline, n.Missing

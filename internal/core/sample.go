@@ -39,8 +39,31 @@ type Sample struct {
 	Own Position
 	// History is what a MariaDB server has logged, by domain and server (@@gtid_binlog_state).
 	History MariaDBGTID
+	// Self names a MySQL or MariaDB server to those that replicate from it; Sources are those that it is set to replicate from.
+	Self    uint64
+	Sources []Source
+	// Claim is what a server that replicates says as a primary, for it accepts writes all the same. Which of the two it is can
+	// only be told by who knows the others.
+	Claim *Sample
 	// TimelineFloor is a timeline that the position is on or past, for when Position.Timeline is not known.
 	TimelineFloor uint32
+}
+
+// Source is a server that another one is set to replicate from.
+type Source struct {
+	Self   uint64 // its Sample.Self; 0 when that is not known
+	Active bool   // it is not stopped
+}
+
+// Writable reports whether the server accepts writes.
+func (s *Sample) Writable() bool { return s.Role == RolePrimary || s.Claim != nil }
+
+// AsPrimary returns what s claims.
+func (s *Sample) AsPrimary() Sample {
+	p := *s.Claim
+	p.Began, p.Ended, p.Since = s.Began, s.Ended, s.Since
+	p.Self, p.Sources, p.Claim = s.Self, s.Sources, s.Claim
+	return p
 }
 
 // NodeView is one node in a Snapshot.
@@ -54,6 +77,7 @@ type NodeView struct {
 	Foreign  bool // of another system than the cluster's primary
 	Blind    bool // what is read of it speaks for no later statement, on whichever connection
 	Stopped  bool // replica: nothing feeds it although the primary is up
+	Writable bool // replica: it accepts writes
 	Sample   Sample
 	Err      error // why it is not healthy
 	Failures int   // probes failed in a row
@@ -135,6 +159,15 @@ func (s *Snapshot) Accepts(node int, o *Sample) bool {
 		return o.Position.Timeline >= s.Timeline
 	}
 	return o.Start.System == known.Start.System
+}
+
+// Judge returns what node's server has said as that of a primary when it accepts writes while it replicates, and counts as one.
+func (s *Snapshot) Judge(node int, o Sample) Sample {
+	known := &s.Nodes[node]
+	if o.Claim == nil || o.Role == RolePrimary || known.Role != RolePrimary || known.Sample.Start.System != o.Start.System {
+		return o
+	}
+	return o.AsPrimary()
 }
 
 // Proof returns the position that the node is known to show, and when the sample that says so began: its newest one when

@@ -94,7 +94,7 @@ func (e Engine) look(ctx context.Context, link monitor.Link) (s core.Sample, mis
 }
 
 // state asks for role and identity. Without StateSQL the first node of the configuration is the primary, unless its own server
-// says that it is not.
+// says that it is not: it is read-only.
 func (e Engine) state(ctx context.Context, node *placedLink) (core.Sample, error) {
 	var asked core.Sample
 	if _, silent := e.Base.(Generic); !silent {
@@ -126,7 +126,7 @@ func (e Engine) state(ctx context.Context, node *placedLink) (core.Sample, error
 		if len(row) == 2 && row[1] != "" {
 			s.Start.At = hash(row[1])
 		}
-	case node.number == 0 && asked.Role != core.RoleReplica:
+	case node.number == 0 && (asked.Role != core.RoleReplica || asked.Claim != nil):
 		s.Role = core.RolePrimary
 	}
 	if s.Role == core.RoleReplica {

@@ -225,7 +225,8 @@ func (c *Captures) serve() error {
 	if len(c.batch) == 0 {
 		return nil
 	}
-	s, err := Ask(ctx, c.link, c.m.cfg.Engine)
+	asked, err := Ask(ctx, c.link, c.m.cfg.Engine)
+	s := c.m.Snapshot().Judge(c.linked, asked)
 	s.Since = c.since
 	if err == nil && s.Role != core.RolePrimary {
 		err = fmt.Errorf("read a position on node %q: it is a %s", c.m.cfg.Nodes[c.linked].Name, s.Role)
@@ -245,7 +246,8 @@ func (c *Captures) serve() error {
 		c.m.Kick(c.linked)
 		return err
 	}
-	c.m.Observe(c.linked, s)
+	asked.Since = c.since
+	c.m.Observe(c.linked, asked)
 	r := core.CaptureResult{
 		Position: s.Position, Reported: s.Reported, Since: s.Since, Saw: s.Saw(), Committing: committing, Need: c.m.cfg.Engine.Need(c.m.base(), s), History: s.History,
 		Start: s.Start, At: s.Ended,

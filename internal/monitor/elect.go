@@ -85,7 +85,7 @@ func (m *Monitor) electLocked() []Event {
 	}
 	for i := range m.views {
 		v := &m.views[i]
-		if v.Role != core.RolePrimary || !v.Healthy {
+		if v.Role != core.RolePrimary || !v.Healthy || v.Sample.Claim != nil && !m.countsLocked(i) {
 			continue
 		}
 		claims++
@@ -109,7 +109,7 @@ func (m *Monitor) electLocked() []Event {
 		events = append(events, Event{Kind: EventTwoPrimaries, Node: m.views[best].Name})
 	}
 	m.claims = claims
-	if best < 0 || best == m.primary {
+	if best < 0 || best == m.primary || m.returnsLocked() {
 		return events
 	}
 	m.primary, m.up = best, true

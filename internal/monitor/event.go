@@ -16,6 +16,7 @@ const (
 	EventStopped
 	EventResumed
 	EventSharedEndpoint
+	EventWritable // a replica accepts writes
 )
 
 // Event is a transition of one node.
@@ -53,6 +54,9 @@ func transitions(before, after core.NodeView) []Event {
 		} else {
 			add(EventResumed)
 		}
+	}
+	if after.Writable && !before.Writable {
+		add(EventWritable)
 	}
 	return events
 }

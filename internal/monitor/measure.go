@@ -11,8 +11,10 @@ import (
 func (m *Monitor) takeLocked(i int, s core.Sample) {
 	v := &m.views[i]
 	prev := v.Sample
+	s = m.judgeLocked(i, s)
 	v.Healthy, v.Err, v.Failures = true, nil, 0
 	v.Role, v.Sample = s.Role, s
+	v.Writable = s.Role == core.RoleReplica && s.Claim != nil && prev.Claim != nil && m.allAskedLocked(i) // the next answer of another may change it
 	if prev.Start != s.Start || !prev.Position.ReachedBy(&s.Position) {
 		// Another run of the server, or a crash that did not end it: what was known of it is of the past.
 		v.Confirmed, v.ConfirmedTimeline = core.Position{}, 0

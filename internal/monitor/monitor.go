@@ -249,6 +249,7 @@ func (m *Monitor) observe(i int, s core.Sample, err error) {
 	} else if !s.Began.Before(v.Sample.Began) {
 		m.takeLocked(i, s)
 	}
+	m.rejudgeLocked(i)
 	events = append(events, m.electLocked()...)
 	events = append(events, transitions(before, *v)...)
 	m.publishLocked()

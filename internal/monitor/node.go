@@ -38,6 +38,7 @@ type node struct {
 	lostSource  time.Time    // guarded by m.mu: when the first of them began
 	formerSince time.Time    // guarded by m.mu: since when it is one of before a failover, and nobody else is the primary
 	starts      []core.Start // guarded by m.mu: runs of servers seen here before, the newest last
+	claim       claim        // guarded by m.mu
 	waitedSince time.Time    // owned by run: since when somebody waits without a break
 }
 

@@ -29,6 +29,13 @@ var failoverGuards = []guard{
 		pkg:  "internal/monitor", test: "TestTwoPrimaries",
 	},
 	{
+		name: "a writable replica is not the primary when its own is gone",
+		file: "internal/monitor/claim.go",
+		old:  "c.follower, counts = true, false",
+		new:  "c.follower = false",
+		pkg:  "internal/monitor", test: "TestClaim",
+	},
+	{
 		name: "a server of another system is never the primary",
 		file: "internal/monitor/elect.go",
 		old:  "case system != 0 && p.System != system && i != m.primary:",

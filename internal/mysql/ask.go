@@ -37,7 +37,8 @@ type recalling interface{ recall() *memory }
 // Ask implements monitor.Engine: who the server is, its role, its position, and whether it is fed by anything. It takes one
 // to three statements, and honours ctx. The link must be one of [Engine.Wire], or able to Query as those are.
 //
-// The role is observed: a server that is read-only, or replicates, is a replica. A replica has a source (HasSource) only
+// The role is observed: a server that is read-only, or replicates, is a replica; one that replicates and is not read-only has a
+// claim to be the primary (Claim). A replica has a source (HasSource) only
 // when all that it replicates from is received and applied without an error, and the user may see it.
 //
 // A server without a position has a sample without one. A node of a Galera cluster and a member of a group with several
@@ -92,14 +93,19 @@ func (e Engine) look(ctx context.Context, link monitor.Link, q querier, m *memor
 		return Report{}, err
 	}
 	role, fed := m.status.role(p)
-	missing := m.status.missing
+	missing, claims := m.status.missing, m.status.claims(p)
 	if p.facts.groupName != "" {
 		role, fed = m.group.role(p, &m.status)
 		if m.group.state != "OFFLINE" {
-			missing = m.group.missing
+			missing, claims = m.group.missing, false
 		}
 	}
 	r := p.report(role)
+	r.Self, r.Sources = p.self(), m.status.from
+	if claims {
+		claim := p.report(core.RolePrimary)
+		r.Claim = &claim.Sample
+	}
 	r.HasSource = fed
 	r.SourceUnknown = role == core.RoleReplica && !fed && missing != ""
 	if fed && m.status.sources > 0 && m.status.lag >= 0 && !m.status.denied {

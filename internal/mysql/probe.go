@@ -193,11 +193,25 @@ func (f *facts) parse(start, variables string) error {
 	return nil
 }
 
-// system is a number for the server's name: UUIDs, hosts and ports are longer.
-func (p *probe) system() uint64 {
+// nameOf is a number for a server's name: UUIDs, hosts and ports are longer. It is 0 for none.
+func nameOf(name string) uint64 {
+	if name == "" {
+		return 0
+	}
 	h := fnv.New64a()
-	h.Write([]byte(p.identity)) //nolint:errcheck // it never fails
+	h.Write([]byte(name)) //nolint:errcheck // it never fails
 	return h.Sum64()
+}
+
+func (p *probe) system() uint64 { return nameOf(p.identity) }
+
+// self is what its replicas know the server by: MariaDB's know no more than its server_id.
+func (p *probe) self() uint64 {
+	if !p.engine.MariaDB {
+		return p.system()
+	}
+	id, _ := strconv.ParseUint(p.identity[strings.LastIndexByte(p.identity, ':')+1:], 10, 64)
+	return id
 }
 
 // role is what the server takes itself for.

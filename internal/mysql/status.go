@@ -32,7 +32,8 @@ type querier interface {
 type status struct {
 	known   bool
 	sources int  // configured
-	active  bool // something of one of them runs: the server is a replica, whether it is read-only or not
+	active  bool // something of one of them runs: the server replicates, whether it is read-only or not
+	from    []core.Source
 	feeding bool // all of them run without an error
 	denied  bool // for want of a right, and so on this connection for good
 	missing string
@@ -84,7 +85,9 @@ func (e Engine) deniedStatus(ctx context.Context, q querier) (status, error) {
 			appliers = row[1]
 		}
 	}
-	s.active = running || appliers != "0"
+	if s.active = running || appliers != "0"; s.active {
+		s.from = []core.Source{{Active: true}}
+	}
 	switch {
 	case running && appliers == "1":
 		s.known, s.feeding, s.sources = true, true, 1
@@ -118,7 +121,14 @@ func parseStatus(columns []string, rows [][]string) (status, error) {
 			return status{}, errors.New("read the replica's status: it does not tell whether receiver and applier run")
 		}
 		s.sources++
-		s.active = s.active || applier != "No" || receiver != "No"
+		from := core.Source{Active: applier != "No" || receiver != "No"}
+		if slices.Contains(columns, "Source_UUID") || slices.Contains(columns, "Master_UUID") {
+			from.Self = nameOf(column(row, "Source_UUID", "Master_UUID"))
+		} else {
+			from.Self, _ = strconv.ParseUint(column(row, "Master_Server_Id"), 10, 64) // 0, too, is a server that is not known
+		}
+		s.from = append(s.from, from)
+		s.active = s.active || from.Active
 		number := column(row, "Last_IO_Errno") + column(row, "Last_SQL_Errno")
 		s.feeding = s.feeding && applier == "Yes" && receiver == "Yes" && strings.Trim(number, "0") == ""
 		seconds, err := strconv.ParseUint(column(row, "Seconds_Behind_Source", "Seconds_Behind_Master"), 10, 31)
@@ -133,13 +143,17 @@ func parseStatus(columns []string, rows [][]string) (status, error) {
 }
 
 // role is a server's, and whether anything feeds it. A server whose replication does not run and that is not read-only is
-// a primary: what is left of a configuration does not matter.
+// a primary: what is left of a configuration does not matter. One that does both is a replica that may have a claim: nothing on the
+// server tells a primary that pulls from its standby from a standby that nobody has made read-only.
 func (s *status) role(p *probe) (role core.Role, fed bool) {
 	if p.readOnly || s.active {
 		return core.RoleReplica, s.feeding
 	}
 	return core.RolePrimary, false
 }
+
+// claims reports that the server accepts writes although it replicates.
+func (s *status) claims(p *probe) bool { return s.active && !p.readOnly }
 
 // groupSQL reads a server's own place in a replication group. The columns' names are those of 8.0 and later.
 const groupSQL = "SELECT m.MEMBER_STATE, m.MEMBER_ROLE, (SELECT COUNT(*) FROM performance_schema.replication_group_members o" +

@@ -70,6 +70,8 @@ type PoolConfig struct {
 	MaxIdleConns    int
 	ConnMaxLifetime time.Duration
 	ConnMaxIdleTime time.Duration
+	// Judge returns what a server that accepts writes while it replicates has said as that of a primary, when it counts as one. It may be nil.
+	Judge func(core.Sample) core.Sample
 	// Proved hears what a connection of a writer was told when it was opened. It may be nil.
 	Proved func(core.Sample)
 	// Elsewhere hears what a connection of a writer was told that does not lead to a primary. It may be nil.
@@ -261,6 +263,9 @@ func (c *physical) introduce(ctx context.Context, readOnly bool) error {
 	}
 	if !cfg.Writer {
 		return nil
+	}
+	if cfg.Judge != nil {
+		c.proof = cfg.Judge(c.proof)
 	}
 	if c.proof.Role != core.RolePrimary {
 		if cfg.Elsewhere != nil {
