@@ -46,8 +46,9 @@ var (
 	// ErrRemoteApply is matched by the error of a write whose context asks for [WithRemoteApply] and that cannot wait for a standby:
 	// none is connected that can be seen, or the server has no such thing. The write has not run; of a Commit, the transaction is rolled back.
 	ErrRemoteApply = vconn.ErrRemoteApply
-	// ErrPositionLost is the Err of [EventPositionLost]: the primary does not have what a session has written any more.
-	ErrPositionLost = errors.New("readroute: the primary has lost the session's position")
+	// ErrPositionLost is the Err of [EventPositionLost]: the primary does not have what a session has written any more. It is also
+	// matched by the error of the one read with [FallbackError] that finds out; the next one asks for what the primary has now.
+	ErrPositionLost = router.ErrPositionLost
 	// ErrCommitUnknown is matched by the error of a write or a commit whose answer was lost: nobody can say whether it
 	// stands. The same error matches the driver's own. It is not run again; the session reads from the primary until a
 	// position is known that covers it.
@@ -58,7 +59,7 @@ var (
 
 // NotCaughtUpError says how far the nearest replica was from what a read needed. It matches [ErrNotCaughtUp].
 type NotCaughtUpError struct {
-	// Node is the nearest of the replicas that might have served the read; empty when there is none.
+	// Node is the nearest of the replicas that might have served the read; empty when there is none, or the position is lost.
 	Node string
 	// BehindBytes is how much log it had still to replay, on PostgreSQL; 0 elsewhere.
 	BehindBytes uint64

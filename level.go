@@ -49,7 +49,8 @@ type Fallback uint8
 const (
 	// FallbackPrimary: the read runs on the primary, within Config.FallbackLimit. It is the default.
 	FallbackPrimary = Fallback(core.FallbackPrimary)
-	// FallbackError: the read fails with [ErrNotCaughtUp] or [ErrNoReplica]; it never loads the primary.
+	// FallbackError: the read fails with [ErrNotCaughtUp] or [ErrNoReplica]; it never loads the primary. One that finds out that what
+	// its session wrote is lost matches [ErrPositionLost] as well.
 	FallbackError = Fallback(core.FallbackError)
 	// FallbackStale: the read runs on any healthy replica, however far behind, with the reason "stale"; on the primary
 	// when there is none.

@@ -36,6 +36,17 @@ func (r *Router) protect(ctx context.Context, in *core.Input, out *Decided) {
 // Release gives a fallback slot back.
 func (r *Router) Release() { <-r.fallback }
 
+// afterLoss is what becomes of the one read that finds out that its session's position is lost: no replica serves it.
+func afterLoss(in *core.Input, s *core.Snapshot, d core.Decision) core.Decision {
+	switch {
+	case d.Action == core.Refuse:
+		return d
+	case in.Fallback == core.FallbackError && d.Action != core.GoPrimary:
+		return core.Decision{Action: core.Refuse, Reason: core.ReasonPositionLost}
+	}
+	return core.Decision{Action: core.GoPrimary, Reason: core.ReasonPositionLost, FellBack: in.MayUseReplica(s)}
+}
+
 // NotCaughtUpError says how far the nearest replica was from what a read needed.
 type NotCaughtUpError struct {
 	Node     string // the nearest replica; "" when there is none
@@ -65,8 +76,10 @@ func (e *NotCaughtUpError) Error() string {
 	return fmt.Sprintf("%v (%s): replica %q is %d %s behind it, lag %s", ErrNotCaughtUp, e.Reason, e.Node, e.Behind, unit, lag)
 }
 
-// Is matches ErrNotCaughtUp.
-func (e *NotCaughtUpError) Is(target error) bool { return target == ErrNotCaughtUp }
+// Is matches ErrNotCaughtUp, and ErrPositionLost where that is why.
+func (e *NotCaughtUpError) Is(target error) bool {
+	return target == ErrNotCaughtUp || target == ErrPositionLost && e.Reason == core.ReasonPositionLost
+}
 
 // refusal explains why no node may serve the read.
 func (r *Router) refusal(in *core.Input, d core.Decision) error {
@@ -74,6 +87,9 @@ func (r *Router) refusal(in *core.Input, d core.Decision) error {
 		return ErrNoReplica
 	}
 	e := &NotCaughtUpError{Reason: d.Reason}
+	if d.Reason == core.ReasonPositionLost {
+		return e // no replica will ever have it
+	}
 	s := r.Monitor.Snapshot()
 	for i := range s.Nodes {
 		n := &s.Nodes[i]

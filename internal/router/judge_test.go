@@ -11,6 +11,7 @@ import (
 
 	"github.com/readroute/readroute/internal/core"
 	"github.com/readroute/readroute/internal/fakenode"
+	"github.com/readroute/readroute/internal/router"
 )
 
 // TestRouteJudgesPositions: a token says more than this process knows of the primary. The primary is asked once; what it
@@ -152,6 +153,31 @@ func TestRouteLostIsToldOnce(t *testing.T) {
 		require.Equal(t, []core.Verdict{core.VerdictLost}, r.verdicts())
 		require.Equal(t, 1, lost)
 	})
+}
+
+// TestALossDoesNotLoadThePrimary: a read that must not come to the primary does not because its session's position is lost. The next
+// one asks for what the primary has.
+func TestALossDoesNotLoadThePrimary(t *testing.T) {
+	for fallback, action := range map[core.Fallback]core.Action{
+		core.FallbackError: core.Refuse, core.FallbackPrimary: core.GoPrimary, core.FallbackStale: core.GoPrimary,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := route(t, func(c *router.Config) { c.Fallback = fallback }, 100, newNodes(1)...)
+			_, ctx := session(t.Context(), position(1, 0x9000))
+			d, _ := r.read(ctx)
+			require.Equal(t, core.ReasonPositionLost, d.Reason)
+			if action == core.Refuse {
+				require.ErrorIs(t, d.Err, router.ErrNotCaughtUp)
+				require.ErrorIs(t, d.Err, router.ErrPositionLost)
+				require.Equal(t, -1, d.Node)
+			} else {
+				r.wants(d, 0, core.ReasonPositionLost)
+			}
+			require.Equal(t, []core.Verdict{core.VerdictLost}, r.verdicts())
+			d, _ = r.read(ctx)
+			r.wants(d, 1, core.ReasonCovered)
+		})
+	}
 }
 
 // TestEveryVerdictIsTold: also when it is a token that is made of the session, and no read, that takes in what the capture has found.

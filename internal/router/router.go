@@ -21,6 +21,8 @@ var (
 	ErrUnknownNode = errors.New("readroute: no node of that name")
 	ErrUnknownTag  = errors.New("readroute: no node has that tag")
 	ErrClosed      = errors.New("readroute: closed")
+	// ErrPositionLost is matched by the error of a read that may not fall back, beside ErrNotCaughtUp.
+	ErrPositionLost = errors.New("readroute: the primary has lost the session's position")
 )
 
 // WithoutSession says what a read gets whose context carries no session and no level.
@@ -169,8 +171,8 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 			in.NoCapture = true // others have waited for it in vain
 		}
 		d, s := r.decide(&in)
-		if lost && d.Action != core.Refuse {
-			d = core.Decision{Action: core.GoPrimary, Reason: core.ReasonPositionLost, FellBack: in.MayUseReplica(s)}
+		if lost {
+			d = afterLoss(&in, s, d)
 		}
 		switch d.Action {
 		case core.GoPrimary, core.GoReplica, core.Refuse:
