@@ -2,6 +2,7 @@ package readroute_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -185,6 +186,78 @@ func TestK2_10_LevelCausal(t *testing.T) {
 		}
 		where := served(seen.take())
 		require.Positive(t, where[c.nodes[1].Name()])
+	})
+}
+
+// TestLevelCausalRemembersWhatGoesToThePrimary: what a session has read in a transaction, or where session state holds it to the primary,
+// counts for its later reads as any other read does, whatever becomes of the transaction.
+func TestLevelCausalRemembersWhatGoesToThePrimary(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, c *engineCluster) {
+		table := c.table(t, "id int PRIMARY KEY")
+		config := c.config()
+		config.MaxLag = time.Hour
+		db := open(t, config)
+		c.pause(t, 2)
+		bare := c.bare(t, 0)
+		maximum := "SELECT coalesce(max(id), 0) FROM " + table
+		inTx := func(options *sql.TxOptions, query string) func(context.Context) (n int) {
+			return func(ctx context.Context) (n int) {
+				tx, err := db.BeginTx(ctx, options)
+				require.NoError(t, err)
+				require.NoError(t, tx.QueryRowContext(ctx, query).Scan(&n))
+				require.NoError(t, tx.Rollback())
+				return n
+			}
+		}
+		after := func(before, last string) func(context.Context) (n int) {
+			return func(ctx context.Context) (n int) {
+				conn, err := db.Conn(ctx)
+				require.NoError(t, err)
+				defer func() { require.NoError(t, conn.Close()) }()
+				_, err = conn.ExecContext(ctx, before)
+				require.NoError(t, err)
+				require.NoError(t, conn.QueryRowContext(ctx, maximum).Scan(&n))
+				if last != "" {
+					_, err = conn.ExecContext(ctx, last)
+					require.NoError(t, err)
+				}
+				return n
+			}
+		}
+		setting := "SET @here = 1"
+		if c.driver == "pgx" {
+			setting = "SET application_name = 'here'"
+		}
+		ways := map[string]func(context.Context) int{
+			"a transaction":               inTx(nil, maximum),
+			"a row that was locked":       inTx(nil, "SELECT id FROM "+table+" ORDER BY id DESC LIMIT 1 FOR UPDATE"),
+			"a serializable transaction":  inTx(&sql.TxOptions{ReadOnly: true, Isolation: sql.LevelSerializable}, maximum),
+			"a transaction begun by text": after("BEGIN", "ROLLBACK"),
+			"a connection with a setting": after(setting, ""),
+			"a context of the transaction": func(ctx context.Context) (n int) {
+				tx, err := db.BeginTx(ctx, nil)
+				require.NoError(t, err)
+				require.NoError(t, tx.QueryRowContext(testContext(t), maximum).Scan(&n)) // its statements have none
+				require.NoError(t, tx.Commit())
+				return n
+			},
+		}
+		wrote := 0
+		for name, way := range ways {
+			back := func(level readroute.Level) bool {
+				wrote++
+				_, err := bare.ExecContext(testContext(t), c.sql("INSERT INTO "+table+" VALUES (?)"), wrote)
+				require.NoError(t, err)
+				ctx := readroute.WithLevel(sessionContext(t), level)
+				require.Equal(t, wrote, way(ctx))
+				return newest(t, readroute.WithNode(ctx, c.nodes[2].Name()), db, table) < wrote
+			}
+			if name != "a row that was locked" { // on MySQL and MariaDB it counts as a write, also when it is rolled back
+				require.True(t, back(readroute.LevelSession), "%s: the session level promises nothing here, or the test shows nothing", name)
+			}
+			require.False(t, back(readroute.LevelCausal), "%s", name)
+			require.False(t, back(readroute.LevelGlobal), "%s", name)
+		}
 	})
 }
 

@@ -27,11 +27,24 @@ var readGuards = []guard{
 		new:  "return len(in.Need.Floors) > 0 && in.PrimaryAll",
 		pkg:  "internal/router", test: "TestLevelCausalMovesWhenItMust",
 	},
+	simulated("monotonic_reads", soon, guard{
+		name: "what is read in a transaction, or with session state, counts for later reads",
+		file: "internal/vconn/writes.go",
+		old:  "\t\tremembered = c.tx != nil && c.tx.remembered || c.cluster.Router.Remembers(ctx)\n",
+		new:  "\t\tremembered = c.misused != nil\n",
+	}),
 	{
 		name: "the primary is waited for until it shows what replicas have shown",
 		file: "internal/router/router.go",
 		old:  "\t\t\t\tr.catchUp(ctx, session)\n",
 		new:  "\t\t\t\t_ = r.catchUp\n",
+		pkg:  "internal/simulation", test: "TestThePrimaryCatchesUpWithWhatWasRead",
+	},
+	{
+		name: "so it is before a transaction, and before what needs session state, reads there",
+		file: "internal/router/level.go",
+		old:  "\tif session.ViewTo(r.cfg.Cluster, now, &need); !need.AheadOf() {\n",
+		new:  "\tif session.ViewTo(r.cfg.Cluster, now, &need); !need.AheadOf() || session != nil {\n",
 		pkg:  "internal/simulation", test: "TestThePrimaryCatchesUpWithWhatWasRead",
 	},
 	simulated("read_your_writes", soon, guard{

@@ -32,6 +32,36 @@ func (r *Router) choose(o *core.Options, in *core.Input) error {
 	return nil
 }
 
+// level says which session a statement belongs to whose context has one or none, and what its reads are promised.
+func (r *Router) level(session *core.Session, level core.Level) (*core.Session, core.Level) {
+	if session == nil && level == core.LevelUnset {
+		switch r.cfg.WithoutSession {
+		case WithoutSessionPrimary:
+		case WithoutSessionEventual:
+			level = core.LevelEventual
+		case WithoutSessionProcess:
+			session = &r.Process
+		}
+	}
+	if level == core.LevelUnset && session != nil {
+		level = r.cfg.Level
+	}
+	return session, level
+}
+
+// Remembers reports whether what a read in ctx shows counts for later reads of its session.
+func (r *Router) Remembers(ctx context.Context) bool {
+	_, level := r.reader(core.FromContext(ctx))
+	return level == core.LevelCausal || level == core.LevelGlobal
+}
+
+func (r *Router) reader(o *core.Options) (*core.Session, core.Level) {
+	if o == nil {
+		return r.level(nil, core.LevelUnset)
+	}
+	return r.level(o.Session, o.Level)
+}
+
 // demand is what the primary's position adds to what a read needs.
 type demand struct {
 	position core.Position
@@ -158,6 +188,25 @@ func (r *Router) catchUp(ctx context.Context, session *core.Session) {
 	if r.cfg.OnAhead != nil {
 		r.cfg.OnAhead()
 	}
+}
+
+// catchUpFor is catchUp for a statement that goes to the primary whatever its session needs, where that may read: a transaction, or
+// what needs session state. It returns how long that took.
+func (r *Router) catchUpFor(ctx context.Context, o *core.Options, req *Request) time.Duration {
+	if req.Dry || req.Class == core.ClassWrite && req.Held != core.HeldTx || req.Class == core.ClassTxControl && req.Held == core.HeldTx {
+		return 0 // the log has it after all that was read, or it ends a transaction
+	}
+	session, level := r.reader(o)
+	if session == nil || level != core.LevelCausal && level != core.LevelGlobal {
+		return 0
+	}
+	var need core.Need
+	if session.ViewTo(r.cfg.Cluster, now, &need); !need.AheadOf() {
+		return 0
+	}
+	began := time.Now()
+	r.catchUp(ctx, session)
+	return time.Since(began)
 }
 
 // underWay parts transactions into those that are to be waited for, and those that others have waited for in vain.

@@ -119,7 +119,8 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 	*out = Decided{Node: -1, Class: req.Class, Retry: req.Retry}
 	o := core.FromContext(ctx)
 	if reason := core.Unmovable(req.Class, req.Held); reason != core.ReasonNone && r.Mode() != ModeShadow && (o == nil || o.Node == "" && o.Tags == nil) {
-		out.Node, out.Role, out.Reason, out.Waited = r.Monitor.Snapshot().Primary, core.RolePrimary, reason, req.Waited
+		out.Waited = req.Waited + r.catchUpFor(ctx, o, req)
+		out.Node, out.Role, out.Reason = r.Monitor.Snapshot().Primary, core.RolePrimary, reason
 		return
 	}
 	in := core.Input{
@@ -146,6 +147,7 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 	if in.Class == core.ClassWrite || in.Class == core.ClassTxControl || in.Held == core.HeldTx {
 		// Nothing to look up: such a statement goes to the primary whatever the session needs.
 		session, in.Level = nil, core.LevelUnset
+		out.Waited = r.catchUpFor(ctx, o, req)
 	}
 	if mode := control(r.control.Load()); mode.holdsBack() {
 		in.PrimaryAll = true
@@ -254,19 +256,8 @@ func (r *Router) apply(o *core.Options, in *core.Input) (session *core.Session, 
 			err = r.choose(o, in)
 		}
 	}
-	if session == nil && in.Level == core.LevelUnset {
-		switch r.cfg.WithoutSession {
-		case WithoutSessionPrimary:
-		case WithoutSessionEventual:
-			in.Level = core.LevelEventual
-		case WithoutSessionProcess:
-			session = &r.Process
-		}
-	}
+	session, in.Level = r.level(session, in.Level)
 	in.HasSession = session != nil
-	if in.Level == core.LevelUnset && session != nil {
-		in.Level = r.cfg.Level
-	}
 	return session, err
 }
 
@@ -315,7 +306,7 @@ func (r *Router) settle(ctx context.Context, req *Request, in *core.Input, d cor
 ) {
 	out.Level, out.Reason, out.FellBack = in.Level, d.Reason, d.FellBack
 	out.Positions, out.CapturedAt = in.Need.Positions, in.Need.CapturedAt
-	out.Waited = req.Waited
+	out.Waited += req.Waited
 	if !began.IsZero() {
 		out.Waited += time.Since(began)
 	}

@@ -30,11 +30,13 @@ func (u *user) write() {
 	u.done(b, outcome(err), err)
 }
 
-// transaction writes and reads in a transaction. Its statements end with it at the latest: database/sql waits for them under a
+// transaction writes and reads in a transaction: what its reads must show is settled when that begins. Its statements end with it at the latest: database/sql waits for them under a
 // lock when it rolls back, and a bubble's time stands still while somebody waits for a lock.
 func (u *user) transaction() {
-	all := u.operation(u.ctx, check.Op{Kind: check.Other, Statements: 1})
+	ctx, o := u.level(u.ctx)
+	all := u.operation(ctx, check.Op{Kind: check.Other, Statements: 1})
 	defer all.end()
+	o.Asked = u.w.Record.Now()
 	tx, err := u.db.BeginTx(all.ctx, nil)
 	u.w.Record.End(all.id, outcome(err), err)
 	if err != nil {
@@ -44,7 +46,7 @@ func (u *user) transaction() {
 	var mine []int
 	for range 1 + u.rng.IntN(3) {
 		if u.rng.IntN(3) == 0 {
-			u.readBy(all.ctx, tx, check.Op{Level: check.Eventual}, mine...)
+			u.readBy(all.ctx, tx, o, mine...)
 			continue
 		}
 		b, key, version := u.begins(all.ctx, 1, limits[len(limits)-1]) // its end is that of the transaction

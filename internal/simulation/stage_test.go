@@ -210,7 +210,7 @@ func TestReadersRefuseWrites(t *testing.T) {
 }
 
 // TestThePrimaryCatchesUpWithWhatWasRead: a session has read on a replica what the primary does not show yet. Its next read, there,
-// shows it all the same.
+// shows it all the same, also in a transaction, which is begun after that.
 func TestThePrimaryCatchesUpWithWhatWasRead(t *testing.T) {
 	for _, engine := range []simulation.Engine{simulation.Postgres, simulation.MySQL} {
 		t.Run(engine.String(), func(t *testing.T) {
@@ -233,7 +233,24 @@ func TestThePrimaryCatchesUpWithWhatWasRead(t *testing.T) {
 					}
 					told := db.told()
 					require.Equal(t, readroute.RoleReplica, told[len(told)-1].Role, "the test shows nothing")
-					require.NoError(t, db.QueryRowContext(readroute.WithNode(ctx, "a"), text, version).Scan(&saw))
+					switch version % 3 {
+					case 0:
+						require.NoError(t, db.QueryRowContext(readroute.WithNode(ctx, "a"), text, version).Scan(&saw))
+					case 1:
+						tx, err := db.BeginTx(ctx, nil)
+						require.NoError(t, err)
+						require.NoError(t, tx.QueryRowContext(ctx, text, version).Scan(&saw))
+						require.NoError(t, tx.Rollback())
+					case 2:
+						conn, err := db.Conn(ctx)
+						require.NoError(t, err)
+						_, err = conn.ExecContext(ctx, "BEGIN")
+						require.NoError(t, err)
+						require.NoError(t, conn.QueryRowContext(ctx, text, version).Scan(&saw))
+						_, err = conn.ExecContext(ctx, "ROLLBACK")
+						require.NoError(t, err)
+						require.NoError(t, conn.Close())
+					}
 					require.Equal(t, readroute.RolePrimary, db.told()[0].Role)
 					wrote.Wait()
 				}

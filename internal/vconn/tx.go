@@ -14,13 +14,13 @@ import (
 
 // Tx is a transaction on one physical connection. All its statements run there.
 type Tx struct {
-	c      *Conn
-	h      *held
-	role   core.Role
-	native driver.Tx
-	ctx    context.Context
-	level  core.Level     // of BeginTx
-	shadow *router.Shadow // of BeginTx: its statements would have gone there too
+	c          *Conn
+	h          *held
+	role       core.Role
+	native     driver.Tx
+	ctx        context.Context
+	remembered bool           // what is read in it counts for later reads, by what BeginTx was asked for
+	shadow     *router.Shadow // of BeginTx: its statements would have gone there too
 }
 
 var _ driver.Tx = (*Tx)(nil)
@@ -74,7 +74,7 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	if h == &c.primary {
 		c.followed()
 	}
-	t := &Tx{c: c, h: h, role: c.decided.Role, native: native, ctx: ctx, level: c.decided.Level, shadow: c.decided.Shadow}
+	t := &Tx{c: c, h: h, role: c.decided.Role, native: native, ctx: ctx, remembered: c.cluster.Router.Remembers(ctx), shadow: c.decided.Shadow}
 	if h == &c.primary && (h.state || c.writes.untold || c.rawTx && c.writes.wrote) && c.untoldTx(h) {
 		c.wrote(c.writes.open, h) // it has committed whatever was open
 		c.wrote(c.writers(ctx), h)

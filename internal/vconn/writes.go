@@ -72,7 +72,7 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 			c.cluster.OnPooledState(h.node, st.Token)
 		}
 	}
-	if err == nil && !st.MayWrite {
+	if err == nil && (!st.MayWrite || rows && (c.tx != nil || c.rawTx)) { // a write that is rolled back has shown what it has all the same
 		c.saw(ctx, h)
 	}
 	if h == &c.replica {
@@ -138,15 +138,22 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 
 // saw notes that a read has succeeded on h, for sessions whose later reads must not see less.
 func (c *Conn) saw(ctx context.Context, h *held) {
-	level := c.decided.Level
-	if c.tx != nil {
-		level = c.tx.level
+	remembered := c.decided.Level == core.LevelCausal || c.decided.Level == core.LevelGlobal
+	if c.decided.Reason == core.ReasonTx || c.decided.Reason == core.ReasonSessionState { // whatever the level is
+		remembered = c.tx != nil && c.tx.remembered || c.cluster.Router.Remembers(ctx)
 	}
-	if level != core.LevelCausal && level != core.LevelGlobal {
+	if !remembered {
 		return
 	}
+	var list []*core.Session
+	if c.tx != nil || c.rawTx {
+		c.writes.inTx = c.sessions(ctx, c.writes.inTx)
+		list = c.writes.inTx
+	} else {
+		list = c.sessions(ctx, nil)
+	}
 	now := time.Now()
-	for _, s := range c.sessions(ctx, nil) {
+	for _, s := range list {
 		s.Saw(c.cluster.Name, c.cluster.Router.Place(h.node), h.p.proof.Start, h == &c.primary, now)
 	}
 }
