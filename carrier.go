@@ -7,7 +7,9 @@ import (
 )
 
 // Carrier is what holds a token on its way: the headers of a request or a message. http.Header is one, and so are the
-// carriers of OpenTelemetry and the headers of NATS.
+// carriers of OpenTelemetry and the headers of NATS. One that can hold several values under a key has the method
+// Values(key string) []string as well, as these do: all of them are taken in, also those that somebody on the way has put
+// into one, with commas between. Of one carrier 64 tokens are read; more of them are one bad token.
 type Carrier interface {
 	// Get returns what is kept under key; "" when nothing is.
 	Get(key string) string
@@ -16,9 +18,6 @@ type Carrier interface {
 }
 
 var _ Carrier = http.Header{}
-
-// maxCarried is how many tokens of one request are read.
-const maxCarried = 64
 
 // arrivalKey is the key of the *arrival in the context of what has come in.
 type arrivalKey struct{}
@@ -45,19 +44,36 @@ func (c *Codec) carry(t Token, carrier Carrier) {
 	}
 }
 
-// Extract returns a context with a new session, one that needs what the carriers' tokens ask for: of what has come in, one
-// request or message, or all messages of a batch. A bad token is what OnBadToken makes of it. A session that ctx has is
-// not touched, so that nothing of this request stays in a context that lives for longer.
+// Extract returns a context whose session needs what the carriers' tokens ask for: of what has come in, one request or message, or
+// all messages of a batch. A bad token is what OnBadToken makes of it.
+//
+// The session is a new one, unless ctx has the one that came in with a request or message already, from Extract, [Codec.Load] or
+// [Codec.Middleware]: it learns of the tokens then, since it is the one that the answer is about, and what it learns so is nothing
+// to answer with. Any other session of ctx is not touched, so that nothing of this request stays in a context that lives for longer.
 func (c *Codec) Extract(ctx context.Context, carriers ...Carrier) context.Context {
+	if a := arrivalOf(ctx); a != nil {
+		for _, carrier := range carriers {
+			c.takeIn(ctx, carrier, func(t Token) { a.session.core.MergeLearned(t.core, DefaultStickyWindow) })
+		}
+		return ctx
+	}
 	s := NewSession()
 	for _, carrier := range carriers {
-		s.Merge(c.judge(ctx, carrier.Get(c.config.Header)))
+		c.takeIn(ctx, carrier, s.Merge)
 	}
 	return c.arrived(ctx, s)
 }
 
 func (c *Codec) arrived(ctx context.Context, s *Session) context.Context {
 	return ContextWithSession(context.WithValue(ctx, arrivalKey{}, &arrival{session: s, growth: growthOf(s)}), s)
+}
+
+// arrivalOf returns what has come in with the session of ctx, or nil when nothing has.
+func arrivalOf(ctx context.Context) *arrival {
+	if a, _ := ctx.Value(arrivalKey{}).(*arrival); a != nil && a.session == SessionFrom(ctx) {
+		return a
+	}
+	return nil
 }
 
 // Reply is Inject for the answer to what was given to [Codec.Extract], whose context, or one made from it, is ctx: it does
@@ -79,7 +95,7 @@ func (c *Codec) answer(ctx context.Context) (t Token, ok bool) {
 		return Token{}, false
 	}
 	writing := s.core.Writing()
-	if !writing && !grown(ctx, s) {
+	if a := arrivalOf(ctx); !writing && a != nil && a.growth == growthOf(s) {
 		return Token{}, false
 	}
 	t = c.token(ctx, s)
@@ -87,12 +103,6 @@ func (c *Codec) answer(ctx context.Context) (t Token, ok bool) {
 		t = t.Merge(PrimaryFor(c.window()))
 	}
 	return t, true
-}
-
-// grown reports that the session of ctx has come to need more since it arrived, or that nobody knows.
-func grown(ctx context.Context, s *Session) bool {
-	a, _ := ctx.Value(arrivalKey{}).(*arrival)
-	return a == nil || a.session != s || a.growth != growthOf(s)
 }
 
 // Merge makes the session of ctx need what the carrier's token asks for: of an answer to what [Codec.Inject] has sent with.
@@ -105,20 +115,21 @@ func (c *Codec) Merge(ctx context.Context, carrier Carrier) {
 	case carrier == nil:
 		s.Merge(PrimaryFor(c.window()))
 	default:
-		s.Merge(c.judge(ctx, carrier.Get(c.config.Header)))
+		c.takeIn(ctx, carrier, s.Merge)
 	}
 }
 
-// judge returns the token of a text, or what stands in for a bad one.
-func (c *Codec) judge(ctx context.Context, text string) Token {
-	if text == "" {
-		return Token{}
+// takeIn gives merge the tokens of a carrier, or what stands in for bad ones.
+func (c *Codec) takeIn(ctx context.Context, carrier Carrier, merge func(Token)) {
+	in := intake{codec: c, ctx: ctx, merge: merge}
+	if several, ok := carrier.(interface{ Values(key string) []string }); ok {
+		for _, line := range several.Values(c.config.Header) {
+			in.line(line)
+		}
+	} else {
+		in.line(carrier.Get(c.config.Header))
 	}
-	t, err := c.Decode(text)
-	if err != nil {
-		return c.bad(ctx, err)
-	}
-	return t
+	in.end()
 }
 
 // over is a context that has ended.

@@ -3,6 +3,9 @@ package readroute_test
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,10 +106,100 @@ func TestK2_06_ExtractLeavesTheParentAlone(t *testing.T) {
 	codec.Inject(readroute.ContextWithSession(testContext(t), readroute.NewSession(craft(t, "main", 7, 1, 5))), h)
 	first := codec.Extract(worker, h)
 	require.NotSame(t, readroute.SessionFrom(worker), readroute.SessionFrom(first))
-	for _, ctx := range []context.Context{worker, codec.Extract(worker, http.Header{}), codec.Extract(first, http.Header{})} {
-		token, err := readroute.SessionFrom(ctx).Token(ctx)
-		require.NoError(t, err)
-		require.True(t, token.IsZero())
+	for _, ctx := range []context.Context{worker, codec.Extract(worker, http.Header{})} {
+		require.True(t, tokenOf(t, ctx).IsZero())
+	}
+}
+
+// TestCarrierOfSeveralTokens: all that a carrier holds counts, in several values or in one that a proxy has joined, in what comes in as in
+// an answer; a bad one among them is a bad token, and so is what is too much.
+func TestCarrierOfSeveralTokens(t *testing.T) {
+	codec := codecWith(t, "k1")
+	first, second := craft(t, "main", 7, 1, 5), craft(t, "other", 7, 1, 9)
+	a, b := codec.Encode(first), codec.Encode(second)
+	for name, c := range map[string]struct {
+		values []string
+		bad    bool
+	}{
+		"two values":           {[]string{a, b}, false},
+		"one value of two":     {[]string{a + ", " + b}, false},
+		"empty ones":           {[]string{"", ", ,", a, "", b + ","}, false},
+		"a bad one":            {[]string{a, b, "bad"}, true},
+		"a bad one in between": {[]string{a + ",bad," + b}, true},
+		"sixty-four":           {append(slices.Repeat([]string{a}, 63), b), false},
+		"sixty-five":           {append([]string{b}, slices.Repeat([]string{a}, 64)...), true},
+		"a million in one":     {[]string{b + "," + strings.Repeat(a+",", 1_000_000)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			carrier := http.Header{http.CanonicalHeaderKey(codec.Header()): c.values}
+			answered := sessionContext(t)
+			codec.Merge(answered, carrier)
+			for _, ctx := range []context.Context{codec.Extract(testContext(t), carrier), answered} {
+				got := tokenOf(t, ctx)
+				require.Equal(t, got.String(), got.Merge(first).Merge(second).String())
+				sticky := got.Merge(readroute.PrimaryFor(time.Second)).String() == got.String()
+				require.Equal(t, c.bad, sticky)
+			}
+			r := httptest.NewRequestWithContext(testContext(t), http.MethodGet, "/", nil)
+			r.Header = carrier
+			codec.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				got := tokenOf(t, r.Context())
+				require.Equal(t, got.String(), got.Merge(first).Merge(second).String())
+				require.Equal(t, c.bad, got.Merge(readroute.PrimaryFor(time.Second)).String() == got.String())
+			})).ServeHTTP(httptest.NewRecorder(), r)
+		})
+	}
+}
+
+// TestCarrierExtractedTwice: what OpenTelemetry, or a second library, takes out of the same message, or one within it, joins the
+// session that the answer is about: its tokens count, nothing is answered because of them, and what is written is.
+func TestCarrierExtractedTwice(t *testing.T) {
+	codec := codecWith(t, "k1")
+	carrying := func(lsn uint64) http.Header {
+		h := http.Header{}
+		codec.Inject(readroute.ContextWithSession(testContext(t), readroute.NewSession(craft(t, "main", 7, 1, lsn))), h)
+		return h
+	}
+	bad := http.Header{}
+	bad.Set(readroute.DefaultTokenHeader, "bad")
+	loaded, err := codec.Load(testContext(t), readroute.NewMemoryTokenStore(0), "key")
+	require.NoError(t, err)
+	for name, arrived := range map[string]context.Context{
+		"Extract": codec.Extract(testContext(t), carrying(5)),
+		"Load":    loaded,
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := craft(t, "main", 7, 1, 9)
+			within := http.Header{}
+			within.Set(readroute.DefaultTokenHeader, codec.Encode(want))
+			inner := codec.Extract(context.WithValue(arrived, struct{}{}, 1), within, bad)
+			require.Same(t, readroute.SessionFrom(arrived), readroute.SessionFrom(inner))
+			require.Equal(t, tokenOf(t, arrived).String(), tokenOf(t, arrived).Merge(want).String())
+			require.False(t, codec.Reply(arrived, http.Header{}), "it was told nothing but what it has brought")
+			readroute.SessionFrom(inner).Merge(readroute.PrimaryFor(time.Hour))
+			require.True(t, codec.Reply(arrived, http.Header{}))
+
+			// Whoever makes a session of his own within it, has one.
+			own := readroute.WithSession(arrived)
+			require.NotSame(t, readroute.SessionFrom(own), readroute.SessionFrom(codec.Extract(own, carrying(5))))
+		})
+	}
+	// Within the middleware, where the cookies are what nobody else takes out.
+	brought := craft(t, "main", 7, 1, 7)
+	cookie := &http.Cookie{Name: "readroute-1", Value: codec.Encode(brought)}
+	for _, writes := range []bool{true, false} {
+		answer := serveOnce(t, codec.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			ctx := codec.Extract(r.Context(), r.Header, bad)
+			token, err := readroute.SessionFrom(ctx).Token(ctx)
+			if err != nil || token.Merge(brought).String() != token.String() {
+				t.Error("the cookie's token is gone", err)
+			}
+			if writes {
+				readroute.SessionFrom(ctx).Merge(readroute.PrimaryFor(time.Hour))
+			}
+		})), cookie)
+		require.Equal(t, writes, answer.Header.Get(readroute.DefaultTokenHeader) != "")
+		require.Len(t, answer.Cookies(), map[bool]int{true: 2, false: 0}[writes], "one is set, one is deleted")
 	}
 }
 

@@ -180,6 +180,9 @@ func (c *CodecConfig) validate() error {
 	return fmt.Errorf("%w of a codec: %w", ErrBadConfig, errors.Join(problems...))
 }
 
+// Header returns the name under which a [Carrier] holds the token: CodecConfig.Header, or its default.
+func (c *Codec) Header() string { return c.config.Header }
+
 // window is how long a token that goes out asks for the primary when nothing better can be said.
 func (c *Codec) window() time.Duration { return c.config.StickyWindow + c.config.ClockSkew }
 

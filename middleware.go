@@ -1,7 +1,6 @@
 package readroute
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 )
@@ -34,31 +33,18 @@ func (c *Codec) Middleware(next http.Handler) http.Handler {
 // arriving returns a session of the tokens of a request, and the names of the cookies that are good.
 func (c *Codec) arriving(r *http.Request) (s *Session, cookies []string) {
 	s = NewSession()
-	n := 0
-	take := func(text string) bool {
-		if n++; n > maxCarried {
-			return false
-		}
-		t, err := c.Decode(text)
-		if err != nil {
-			t = c.bad(r.Context(), err)
-		}
-		s.Merge(t)
-		return err == nil
-	}
+	in := intake{codec: c, ctx: r.Context(), merge: s.Merge}
 	for _, text := range r.Header.Values(c.config.Header) {
-		take(text)
+		in.line(text)
 	}
 	if c.bringsCookies(r) {
 		for _, cookie := range r.Cookies() {
-			if strings.HasPrefix(cookie.Name, c.config.Cookie+"-") && take(cookie.Value) {
+			if strings.HasPrefix(cookie.Name, c.config.Cookie+"-") && in.token(cookie.Value) {
 				cookies = append(cookies, cookie.Name)
 			}
 		}
 	}
-	if n > maxCarried {
-		s.Merge(c.bad(r.Context(), fmt.Errorf("%w: %d tokens in one request, %d are read", ErrBadToken, n, maxCarried)))
-	}
+	in.end()
 	return s, cookies
 }
 

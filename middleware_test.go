@@ -382,6 +382,31 @@ func TestMiddlewareBadToken(t *testing.T) {
 	require.Len(t, heard, 65, "no more than 64 are looked at")
 }
 
+// TestMiddlewareFenceSetsNothing: a request that only fences has written nothing; one that writes as well hands out all of it.
+func TestMiddlewareFenceSetsNothing(t *testing.T) {
+	c := sharedCluster(t)
+	codec := codecWith(t, "k1")
+	for name, edit := range map[string]func(*readroute.Config){
+		"positions": patient,
+		"sticky":    func(config *readroute.Config) { config.Strategy = readroute.Sticky(time.Minute) },
+	} {
+		s := openShop(t, c, codec, false, edit)
+		for _, writes := range []bool{false, true} {
+			answer := serveOnce(t, codec.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				err := s.db.Fence(r.Context())
+				if err == nil && writes {
+					_, err = s.db.ExecContext(r.Context(), "INSERT INTO "+s.table+" VALUES (1)")
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})))
+			require.Equal(t, writes, answer.Header.Get(readroute.DefaultTokenHeader) != "", name)
+			require.Len(t, answer.Cookies(), map[bool]int{true: 1, false: 0}[writes], name)
+		}
+	}
+}
+
 // TestMiddlewareKeepsNoSession: a session in the server's base context is nobody's; what one request writes does not hold
 // another one.
 func TestMiddlewareKeepsNoSession(t *testing.T) {

@@ -309,7 +309,8 @@ func (db *DB) missing() string {
 // Fence makes the session of ctx need everything that is committed when Fence is called, by anyone: what a worker calls
 // when its job was written inside a transaction, where no token could exist yet. It blocks for one coalesced position
 // read on the primary, or until ctx ends; then the session reads from the primary for StickyWindow and the error says
-// why. Without a session in ctx it returns an error and does nothing.
+// why. Without a session in ctx it returns an error and does nothing. A fence is no write: [Codec.Inject], and an answer to a request
+// that wrote, carry what it asks for; to one that only fenced, [Codec.Middleware], Reply and Save tell nothing.
 func (db *DB) Fence(ctx context.Context) error {
 	s := SessionFrom(ctx)
 	if s == nil {

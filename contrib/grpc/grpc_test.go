@@ -345,6 +345,51 @@ func TestTokenOverStreams(t *testing.T) {
 	})
 }
 
+// TestTokenOfSeveralValues: what interceptors, handlers and proxies have appended to each other counts, in calls and in answers, and what
+// is too much is one bad token.
+func TestTokenOfSeveralValues(t *testing.T) {
+	codec := newCodec(t)
+	short, long := codec.Encode(readroute.PrimaryFor(10*time.Second)), codec.Encode(readroute.PrimaryFor(4*time.Minute))
+	hasLong := func(ctx context.Context) bool {
+		got, err := readroute.SessionFrom(ctx).Token(ctx)
+		require.NoError(t, err)
+		return got.Merge(readroute.PrimaryFor(3*time.Minute)).String() == got.String()
+	}
+	values := metadata.MD{}
+	values.Append(readroute.DefaultTokenHeader, short, long)
+
+	_, err := readroutegrpc.UnaryServerInterceptor(codec)(metadata.NewIncomingContext(testContext(t), values), nil, nil,
+		func(ctx context.Context, _ any) (any, error) {
+			require.True(t, hasLong(ctx))
+			return nil, nil //nolint:nilnil // nobody looks
+		})
+	require.NoError(t, err)
+
+	answering := func(md metadata.MD) context.Context {
+		ctx := readroute.WithSession(testContext(t))
+		err := readroutegrpc.UnaryClientInterceptor(codec)(ctx, "m", nil, nil, nil,
+			func(_ context.Context, _ string, _, _ any, _ *grpc.ClientConn, options ...grpc.CallOption) error {
+				for _, o := range options {
+					if trailer, ok := o.(grpc.TrailerCallOption); ok {
+						*trailer.TrailerAddr = md
+					}
+				}
+				return nil
+			})
+		require.NoError(t, err)
+		return ctx
+	}
+	require.True(t, hasLong(answering(values)))
+	values = metadata.MD{}
+	for range 100_000 {
+		values.Append(readroute.DefaultTokenHeader, short)
+	}
+	values.Append(readroute.DefaultTokenHeader, long)
+	ctx := answering(values)
+	require.False(t, hasLong(ctx))
+	require.True(t, asksForPrimary(t, ctx))
+}
+
 // asksForPrimary reports that a session reads from the primary for a while.
 func asksForPrimary(t *testing.T, ctx context.Context) bool {
 	t.Helper()

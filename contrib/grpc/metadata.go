@@ -13,17 +13,22 @@ import (
 // carrier makes a readroute.Carrier of metadata.
 type carrier struct {
 	md    metadata.MD
-	found bool // Get has found something
+	found bool // there was something
 }
 
 // Get implements readroute.Carrier.
 func (c *carrier) Get(key string) string {
-	values := c.md.Get(key)
-	if len(values) == 0 {
-		return ""
+	for _, value := range c.Values(key) {
+		return value
 	}
-	c.found = true
-	return values[0]
+	return ""
+}
+
+// Values returns all that is kept under key: metadata is appended to by whoever sets more of it, interceptors as well as handlers.
+func (c *carrier) Values(key string) []string {
+	values := c.md.Get(key)
+	c.found = c.found || len(values) > 0
+	return values
 }
 
 // Set implements readroute.Carrier.

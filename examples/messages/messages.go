@@ -56,12 +56,20 @@ var _ readroute.Carrier = Kafka{}
 
 // Get implements readroute.Carrier.
 func (k Kafka) Get(key string) string {
-	for _, h := range k.Headers {
-		if h.Key == key {
-			return string(h.Value)
-		}
+	for _, value := range k.Values(key) {
+		return value
 	}
 	return ""
+}
+
+// Values returns all that is kept under key: a record may have several headers of one name.
+func (k Kafka) Values(key string) (values []string) {
+	for _, h := range k.Headers {
+		if h.Key == key {
+			values = append(values, string(h.Value))
+		}
+	}
+	return values
 }
 
 // Set implements readroute.Carrier.
@@ -89,7 +97,7 @@ func Batch(ctx context.Context, codec *readroute.Codec, records []*kgo.Record) c
 //	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, messages.Propagator{codec}))
 //
 // every instrumented client sends them, and every instrumented server and consumer takes them in. They do not come back with
-// answers that way.
+// answers that way: servers have readroute's middleware or interceptors as well, outside of the instrumentation or inside of it.
 type Propagator struct{ Codec *readroute.Codec }
 
 var _ propagation.TextMapPropagator = Propagator{}
@@ -105,4 +113,4 @@ func (p Propagator) Extract(ctx context.Context, carrier propagation.TextMapCarr
 }
 
 // Fields implements propagation.TextMapPropagator.
-func (p Propagator) Fields() []string { return []string{readroute.DefaultTokenHeader} }
+func (p Propagator) Fields() []string { return []string{p.Codec.Header()} }

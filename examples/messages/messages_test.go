@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -155,6 +157,8 @@ func TestTokenOverKafka(t *testing.T) {
 		require.Equal(t, 1, count(t, world.codec.Extract(testContext(t), messages.Kafka{Record: r}), id))
 		batch = append(batch, r)
 	}
+	twice := &kgo.Record{Headers: append(slices.Clone(batch[0].Headers), batch[2].Headers...)}
+	require.Equal(t, 1, count(t, world.codec.Extract(testContext(t), messages.Kafka{Record: twice}), 12))
 	ctx := messages.Batch(testContext(t), world.codec, batch)
 	for id := 10; id < 13; id++ {
 		require.Equal(t, 1, count(t, ctx, id))
@@ -172,4 +176,41 @@ func TestTokenOverOpenTelemetry(t *testing.T) {
 		require.Equal(t, 1, count(t, both.Extract(testContext(t), carrier), 20))
 	}
 	require.Zero(t, count(t, both.Extract(testContext(t), propagation.MapCarrier{}), 20))
+
+	renamed, err := readroute.NewCodec(readroute.CodecConfig{Unsigned: true, Header: "route"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"route"}, messages.Propagator{Codec: renamed}.Fields())
+}
+
+// TestTokenOverOpenTelemetryAndMiddleware: instrumentation around the handler, inside of the middleware and outside of it, takes nothing
+// away: the cookie's token counts, and what the handler writes goes back.
+func TestTokenOverOpenTelemetryAndMiddleware(t *testing.T) {
+	propagator := messages.Propagator{Codec: world.codec}
+	instrumented := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r.WithContext(propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))))
+		})
+	}
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			write(t, r.Context(), 30)
+		}
+		fmt.Fprint(w, count(t, r.Context(), 30))
+	})
+	for name, h := range map[string]http.Handler{
+		"inside":  world.codec.Middleware(instrumented(handler)),
+		"outside": instrumented(world.codec.Middleware(handler)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			saved := httptest.NewRecorder()
+			h.ServeHTTP(saved, httptest.NewRequestWithContext(testContext(t), http.MethodPost, "/", nil))
+			require.Len(t, saved.Result().Cookies(), 1)
+			r := httptest.NewRequestWithContext(testContext(t), http.MethodGet, "/", nil)
+			r.AddCookie(saved.Result().Cookies()[0])
+			shown := httptest.NewRecorder()
+			h.ServeHTTP(shown, r)
+			require.NotEqual(t, "0", shown.Body.String())
+			require.Empty(t, shown.Result().Cookies())
+		})
+	}
 }

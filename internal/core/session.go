@@ -336,14 +336,25 @@ func (s *Session) Judge(cluster string, now time.Time, positions []Position, cap
 
 // Require makes the session need what the entry needs as well.
 func (s *Session) Require(e Entry, window time.Duration) {
-	s.grow(e.Cluster, func(c clusterState) clusterState {
-		before := c.entry.Positions
+	if s.Learn(e, window) {
+		s.grew()
+	}
+}
+
+// Learn is Require for what no answer has to tell, because whoever is answered has brought it, or has written nothing. It reports
+// whether the session needs more than before.
+func (s *Session) Learn(e Entry, window time.Duration) (more bool) {
+	s.update(e.Cluster, func(c clusterState) clusterState {
+		before := c.entry
 		c.entry = c.entry.Merge(e, window)
-		if !slices.Equal(before, c.entry.Positions) {
+		moved := !slices.Equal(before.Positions, c.entry.Positions)
+		if moved {
 			c.captured = time.Time{}
 		}
+		more = moved || c.entry.At.After(before.At) || c.entry.Until.After(before.Until)
 		return c
 	})
+	return more
 }
 
 // add queues p. A later capture stands in for an earlier one of the same server that nobody else asked for.

@@ -30,8 +30,12 @@ func (g *growth) Writing() bool { return g.writing.Load() > 0 }
 // grow is update for what makes the session need more.
 func (s *Session) grow(cluster string, f func(clusterState) clusterState) {
 	s.update(cluster, f)
-	s.grown.Add(1)
-	if f := s.onGrown.Load(); f != nil {
+	s.grew()
+}
+
+func (g *growth) grew() {
+	g.grown.Add(1)
+	if f := g.onGrown.Load(); f != nil {
 		(*f)()
 	}
 }

@@ -455,4 +455,25 @@ func TestSessionGrown(t *testing.T) {
 	require.False(t, grown(func() { s.Close(cluster) }))
 	require.True(t, grown(func() { s.Unprovable(cluster, time.Now(), time.Now()) }))
 	require.True(t, grown(func() { s.Merge(core.NewToken(window, core.Entry{Cluster: cluster, At: time.Now()}), window) }))
+
+	// Being told what it needs already, or what nobody has to be answered, is no reason to answer.
+	until := time.Now().Add(time.Minute)
+	for _, e := range []core.Entry{
+		{Cluster: cluster, Positions: []core.Position{at(2, 900)}},
+		{Cluster: cluster, Positions: []core.Position{at(2, 900)}, Until: until},
+		{Cluster: "other", Positions: []core.Position{at(1, 5)}},
+		{Cluster: core.EveryCluster, Until: until},
+	} {
+		token := core.NewToken(window, e)
+		require.True(t, grown(func() { s.Merge(token, window) }))
+		require.False(t, grown(func() { s.Merge(token, window) }))
+	}
+	require.False(t, grown(func() {
+		s.Merge(core.NewToken(window, core.Entry{Cluster: cluster, Positions: []core.Position{at(2, 100)}}), window)
+	}))
+	learned := core.Entry{Cluster: cluster, Positions: []core.Position{at(2, 1000)}}
+	require.False(t, grown(func() { require.True(t, s.Learn(learned, window)) }))
+	require.False(t, s.Learn(learned, window))
+	need, _ := s.View(cluster, time.Now)
+	require.Contains(t, need.Positions, at(2, 1000))
 }

@@ -61,3 +61,10 @@ func (s *Session) Merge(t Token, window time.Duration) {
 		s.Require(e, window)
 	}
 }
+
+// MergeLearned is Merge for what no answer has to tell.
+func (s *Session) MergeLearned(t Token, window time.Duration) {
+	for _, e := range t.Entries() {
+		s.Learn(e, window)
+	}
+}

@@ -8,19 +8,19 @@ import (
 	"github.com/readroute/readroute/internal/core"
 )
 
-// Fence makes a session need everything that is committed now.
+// Fence makes a session need everything that is committed now. Whoever is answered has written nothing of it.
 func (r *Router) Fence(ctx context.Context, session *core.Session) error {
 	began := time.Now()
 	e := core.Entry{Cluster: r.cfg.Cluster}
 	if r.cfg.Strategy.Sticky {
 		e.At, e.Until = began, began.Add(r.cfg.Strategy.Window)
-		session.Require(e, r.cfg.Strategy.Window)
+		session.Learn(e, r.cfg.Strategy.Window)
 		return nil
 	}
 	c := r.Captures.Join()
 	if err := c.Wait(ctx); err != nil {
 		e.Until = time.Now().Add(r.cfg.Strategy.Window)
-		session.Require(e, r.cfg.Strategy.Window)
+		session.Learn(e, r.cfg.Strategy.Window)
 		return fmt.Errorf("readroute: fence cluster %q: %w", r.cfg.Cluster, err)
 	}
 	if p := c.Result().Position; p.IsZero() {
@@ -28,7 +28,7 @@ func (r *Router) Fence(ctx context.Context, session *core.Session) error {
 	} else {
 		e.Positions = []core.Position{p}
 	}
-	session.Require(e, r.cfg.Strategy.Window)
+	session.Learn(e, r.cfg.Strategy.Window)
 	session.Fenced(r.cfg.Cluster)
 	return nil
 }
