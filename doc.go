@@ -5,7 +5,7 @@
 //		Primary:  readroute.Node{Name: "a", Connector: readroute.Postgres("postgres://app@db-a/app")},
 //		Replicas: []readroute.Node{{Name: "b", Connector: readroute.Postgres("postgres://app@db-b/app")}},
 //	})
-//	ctx = readroute.WithSession(ctx)                            // one for each request, job or user
+//	ctx = readroute.WithSession(ctx)                            // one for each request, job or user; Codec.Middleware does it
 //	db.ExecContext(ctx, "UPDATE account SET name = $1", "Ada")  // the primary; the session knows its position
 //	db.QueryRowContext(ctx, "SELECT name FROM account")         // a replica that has replayed that position
 //

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 )
 
@@ -25,13 +26,28 @@ func (w *response) begin() { w.once.Do(w.announce) }
 func (w *response) announce() {
 	w.growth = growthOf(SessionFrom(w.ctx))
 	h := w.Header()
-	if !w.codec.Reply(w.ctx, h) || w.codec.config.Cookie == noCookie {
+	if !w.codec.Reply(w.ctx, h) {
+		return
+	}
+	keepPrivate(h)
+	if w.codec.config.Cookie == noCookie {
 		return
 	}
 	w.codec.setCookie(h, h.Get(w.codec.config.Header))
 	for _, name := range w.cookies {
 		w.codec.addCookie(h, name, "")
 	}
+}
+
+// keepPrivate keeps caches that many share from a response with a token, which is one client's own: a Set-Cookie alone does not, to
+// the letter of RFC 9111, and a header of this package's own does not at all.
+func keepPrivate(h http.Header) {
+	for _, line := range h.Values("Cache-Control") {
+		if line = strings.ToLower(line); strings.Contains(line, "private") || strings.Contains(line, "no-store") {
+			return
+		}
+	}
+	h.Add("Cache-Control", "private")
 }
 
 // end is called when the handler has returned, or panics. Something of it may go on: one that has run out of time, a goroutine.
@@ -105,10 +121,24 @@ func (h responseHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return http.NewResponseController(h.w.ResponseWriter).Hijack()
 }
 
+// can reports that a response, or one in it, has an optional interface. What http.ResponseController would find further in has to be
+// here as well, or it would find it past the headers' token.
+func can[T any](w http.ResponseWriter) bool {
+	for {
+		if _, ok := w.(T); ok {
+			return true
+		}
+		outer, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return false
+		}
+		w = outer.Unwrap()
+	}
+}
+
 // as returns w with the optional interfaces that the response in it has.
 func (w *response) as() http.ResponseWriter {
-	_, flushes := w.ResponseWriter.(http.Flusher)
-	_, hijacks := w.ResponseWriter.(http.Hijacker)
+	flushes, hijacks := can[http.Flusher](w.ResponseWriter), can[http.Hijacker](w.ResponseWriter)
 	pusher, pushes := w.ResponseWriter.(http.Pusher)
 	f, h := responseFlusher{w}, responseHijacker{w}
 	switch {

@@ -254,6 +254,76 @@ func TestMiddlewareOffersWhatTheServerDoes(t *testing.T) {
 	}
 }
 
+// TestMiddlewareInAWrapper: a response that somebody has wrapped, and that offers nothing itself but the one in it, keeps no token back.
+func TestMiddlewareInAWrapper(t *testing.T) {
+	codec := unsigned(t)
+	for name, handler := range map[string]http.HandlerFunc{
+		"the controller's hijack": func(w http.ResponseWriter, _ *http.Request) {
+			conn, buf, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				panic(err)
+			}
+			answer(buf, w.Header())
+			_ = conn.Close()
+		},
+		"the controller's flush": func(w http.ResponseWriter, _ *http.Request) {
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				panic(err)
+			}
+		},
+		"flush": func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer := serveOnce(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				codec.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					readroute.SessionFrom(r.Context()).Merge(readroute.PrimaryFor(time.Minute))
+					handler(w, r)
+				})).ServeHTTP(unwrapped{unwrapped{w, w}, w}, r)
+			}))
+			require.Len(t, answer.Cookies(), 1)
+		})
+	}
+}
+
+// unwrapped is a response with nothing of its own.
+type unwrapped struct {
+	http.ResponseWriter
+	in http.ResponseWriter
+}
+
+func (u unwrapped) Unwrap() http.ResponseWriter { return u.in }
+
+// TestMiddlewareIsPrivate: no cache that many share keeps a response with a token, with cookies and without; one that wrote nothing is
+// as its handler has made it.
+func TestMiddlewareIsPrivate(t *testing.T) {
+	for _, cookie := range []string{"", "-"} {
+		codec, err := readroute.NewCodec(readroute.CodecConfig{Unsigned: true, Cookie: cookie})
+		require.NoError(t, err)
+		for set, want := range map[string][]string{
+			"":                    {"private"},
+			"public, max-age=60":  {"public, max-age=60", "private"},
+			"Private, max-age=60": {"Private, max-age=60"},
+			"no-store":            {"no-store"},
+		} {
+			for _, writes := range []bool{true, false} {
+				answer := serveOnce(t, codec.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if set != "" {
+						w.Header().Set("Cache-Control", set)
+					}
+					if writes {
+						readroute.SessionFrom(r.Context()).Merge(readroute.PrimaryFor(time.Minute))
+					}
+				})))
+				if !writes {
+					require.Equal(t, set, strings.Join(answer.Header.Values("Cache-Control"), "; "))
+					continue
+				}
+				require.Equal(t, want, answer.Header.Values("Cache-Control"))
+			}
+		}
+	}
+}
+
 // TestMiddlewareCloseNotify: gin's streams listen for it.
 func TestMiddlewareCloseNotify(t *testing.T) {
 	ctx, cancel := context.WithCancel(testContext(t))

@@ -8,7 +8,9 @@ import (
 // Middleware gives every request a session that needs what the request's tokens ask for, and hands the client a token when
 // the session has come to need more: in the header [CodecConfig.Header], and in a cookie. A response of a request that wrote
 // nothing sets nothing, so that caches may keep it. It is a middleware of the standard library's shape, which chi, gin, echo
-// and the like take in as well; it goes outside of those that recover from panics or compress.
+// and the like take in as well; it goes outside of those that recover from panics or compress. A response with a token is also
+// made Cache-Control: private, unless the handler has said that or no-store. What is run in a session that the handler has made for
+// itself ([WithSession]) is in no token.
 //
 // The token goes out before the first byte of the response: with redirects, an implicit 200, Flush, Hijack, a response of
 // several parts, and when the handler panics and somebody else answers. The first byte waits for the positions of the

@@ -25,7 +25,9 @@ func NewSession(tokens ...Token) *Session {
 }
 
 // WithSession returns a context with a new session. Statements run with it, and with every context made from it, belong
-// to that session: its reads see its writes.
+// to that session: its reads see its writes. It takes the place of the session that ctx has, which does not learn of them. So do not
+// call it for a request that comes through [Codec.Middleware], [Codec.Extract] or [Codec.Load]: that has its session already, and the
+// answer carries what that one has written.
 func WithSession(ctx context.Context) context.Context {
 	return ContextWithSession(ctx, NewSession())
 }

@@ -5,8 +5,8 @@ import "net/http"
 // Transport returns a RoundTripper that sends the token of the request's context with each request, as [Codec.Inject], and
 // makes its session need what the answer's token asks for, as [Codec.Merge]: what the other service wrote for a request,
 // later reads of the session see. When there is no answer to a request that may have written (any method but GET, HEAD,
-// OPTIONS and TRACE), or a gateway says that it got none (502, 504), the session reads from the primary for a while. A nil
-// base means http.DefaultTransport. Requests whose context has no session pass as they are.
+// OPTIONS and TRACE), or one without a token says what a gateway says that got none (502, 503, 504, 520 to 524), the session reads
+// from the primary for a while. A nil base means http.DefaultTransport. Requests whose context has no session pass as they are.
 func (c *Codec) Transport(base http.RoundTripper) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
@@ -49,9 +49,15 @@ func mayWrite(method string) bool {
 	return true
 }
 
-// isLost reports that a gateway says that it has no answer.
+// isLost reports that a gateway may say so that it has no answer, although the service may have been asked: Envoy says 503 of a
+// connection that was reset, http.TimeoutHandler of a handler that goes on, Cloudflare 520 to 524. A service that says it itself,
+// and has written, sends a token.
 func isLost(status int) bool {
-	return status == http.StatusBadGateway || status == http.StatusGatewayTimeout
+	switch status {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return status >= 520 && status <= 524
 }
 
 // CloseIdleConnections is what http.Client.CloseIdleConnections calls.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -72,15 +73,13 @@ func TestTransportLostAnswers(t *testing.T) {
 		switch r.URL.Path {
 		case "/cut":
 			panic(http.ErrAbortHandler)
-		case "/502":
-			w.WriteHeader(http.StatusBadGateway)
-		case "/504":
-			w.WriteHeader(http.StatusGatewayTimeout)
 		case "/504 of its own":
 			w.Header().Set(readroute.DefaultTokenHeader, codec.Encode(craft(t, "main", 7, 1, 1)))
 			w.WriteHeader(http.StatusGatewayTimeout)
-		case "/500":
-			w.WriteHeader(http.StatusInternalServerError)
+		default:
+			if status, err := strconv.Atoi(r.URL.Path[1:]); err == nil {
+				w.WriteHeader(status)
+			}
 		}
 	}), false)
 	client := &http.Client{Transport: codec.Transport(s.Client().Transport)}
@@ -100,14 +99,17 @@ func TestTransportLostAnswers(t *testing.T) {
 		return token.Merge(readroute.PrimaryFor(time.Second)).String() == token.String() && !token.IsZero()
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, "MOVE"} {
-		for path, lost := range map[string]bool{"/cut": true, "/502": true, "/504": true, "/500": false, "/": false, "/504%20of%20its%20own": false} {
+		for path, lost := range map[string]bool{
+			"/cut": true, "/502": true, "/503": true, "/504": true, "/520": true, "/521": true, "/522": true, "/523": true, "/524": true,
+			"/500": false, "/501": false, "/519": false, "/525": false, "/429": false, "/": false, "/504%20of%20its%20own": false,
+		} {
 			session, err := ask(method, path)
 			require.Equal(t, path == "/cut", err != nil)
 			require.Equal(t, lost, primary(session), "%s %s", method, path)
 		}
 	}
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace} {
-		for _, path := range []string{"/cut", "/502", "/504"} {
+		for _, path := range []string{"/cut", "/502", "/503", "/504", "/520"} {
 			session, err := ask(method, path)
 			require.Equal(t, path == "/cut", err != nil)
 			require.False(t, primary(session), "%s %s", method, path)
