@@ -100,7 +100,7 @@ func (c *Codec) answer(ctx context.Context) (t Token, ok bool) {
 	}
 	t = c.token(ctx, s)
 	if writing {
-		t = t.Merge(PrimaryFor(c.window()))
+		t = t.Merge(PrimaryFor(c.config.StickyWindow))
 	}
 	return t, true
 }

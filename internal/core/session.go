@@ -351,7 +351,8 @@ func (s *Session) Learn(e Entry, window time.Duration) (more bool) {
 		if moved {
 			c.captured = time.Time{}
 		}
-		more = moved || c.entry.At.After(before.At) || c.entry.Until.After(before.Until)
+		// AtLatest is not told: whoever is told makes his own of At.
+		more = moved || c.entry.At.After(before.At) || c.entry.Until.After(before.Until) || c.entry.UntilLatest.After(before.UntilLatest)
 		return c
 	})
 	return more

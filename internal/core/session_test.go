@@ -463,6 +463,7 @@ func TestSessionGrown(t *testing.T) {
 		{Cluster: cluster, Positions: []core.Position{at(2, 900)}, Until: until},
 		{Cluster: "other", Positions: []core.Position{at(1, 5)}},
 		{Cluster: core.EveryCluster, Until: until},
+		{Cluster: core.EveryCluster, UntilLatest: until.Add(time.Second)},
 	} {
 		token := core.NewToken(window, e)
 		require.True(t, grown(func() { s.Merge(token, window) }))
