@@ -2,6 +2,7 @@ package readroute_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"runtime"
 	"sync"
@@ -311,6 +312,47 @@ func TestK4_10_EverythingDown(t *testing.T) {
 		return status(t, db, "b").Healthy && status(t, db, "c").Healthy
 	})
 	eventually(t, "no goroutine more", func() bool { return runtime.NumGoroutine() <= goroutines+8 })
+}
+
+// TestReadOnlyRefusalInATransactionAsksAtOnce: the node may be no primary any more. Its connection is not used again, and the node is
+// asked now, not when its turn comes. In a user's own read-only transaction a refusal says nothing.
+func TestReadOnlyRefusalInATransactionAsksAtOnce(t *testing.T) {
+	c := sharedCluster(t)
+	table := newTable(t, c, "id int")
+	config := configFor(c)
+	config.ProbeInterval = time.Hour
+	db := open(t, config)
+	primary := c.Primary().Name()
+	ctx := readroute.WithLevel(testContext(t), readroute.LevelPrimary)
+	refused := func(options *sql.TxOptions) (pid int) {
+		tx, err := db.BeginTx(ctx, options)
+		require.NoError(t, err)
+		require.NoError(t, tx.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&pid))
+		_, err = tx.ExecContext(ctx, "INSERT INTO "+table+" VALUES (1)")
+		var pg *pgconn.PgError
+		require.True(t, errors.As(err, &pg), "%v", err)
+		require.Equal(t, "25006", pg.Code)
+		require.NoError(t, tx.Rollback())
+		return pid
+	}
+	pid := refused(readOnly)
+	require.Equal(t, pid, refused(readOnly), "the connection is used again")
+
+	before := status(t, db, primary).Position
+	require.NoError(t, c.Primary().Exec(testContext(t), "INSERT INTO "+table+" VALUES (2)"))
+	require.Equal(t, pid, refused(readOnly))
+	require.Equal(t, before, status(t, db, primary).Position, "nobody has asked")
+
+	tx, err := db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(ctx, "SET TRANSACTION READ ONLY")
+	require.NoError(t, err)
+	_, err = tx.ExecContext(ctx, "INSERT INTO "+table+" VALUES (1)")
+	require.Error(t, err)
+	require.NoError(t, tx.Rollback())
+	eventually(t, "the node is asked", func() bool { return status(t, db, primary).Position > before })
+	require.True(t, status(t, db, primary).Primary)
+	require.NotEqual(t, pid, refused(readOnly), "the connection is not used again")
 }
 
 // TestReadOnlyRefusalIsNoVerdict: a user's own read-only transaction on the primary says nothing of the node.

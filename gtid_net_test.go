@@ -219,3 +219,28 @@ func TestGTIDRefusalsAreToldApart(t *testing.T) {
 		require.Equal(t, "0", ask(t, c.Primary(), "SELECT COUNT(*) FROM "+table+" WHERE id = 2"))
 	})
 }
+
+// TestGTIDRefusedCommitAsksAtOnce: a primary that is made read-only under an open transaction refuses its COMMIT. The node is asked now, not
+// when its turn comes, and the connection is not used again.
+func TestGTIDRefusedCommitAsksAtOnce(t *testing.T) {
+	onBoth(t, func(t *testing.T, c *dbtest.MySQLCluster) {
+		table := newGTIDTable(t, c, numbered)
+		config := gtidConfig(c)
+		config.ProbeInterval = time.Hour
+		db := open(t, config)
+		ctx := sessionContext(t)
+		tx, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		_, err = tx.ExecContext(ctx, "INSERT INTO "+table+" (id) VALUES (1)")
+		require.NoError(t, err)
+		execOn(t, c.Primary(), "SET GLOBAL read_only = ON")
+		t.Cleanup(func() { require.NoError(t, c.Primary().Exec(context.Background(), "SET GLOBAL read_only = OFF")) })
+		err = tx.Commit()
+		var answer *mysql.MySQLError
+		require.ErrorAs(t, err, &answer)
+		require.EqualValues(t, 1290, answer.Number)
+		require.NotErrorIs(t, err, readroute.ErrCommitUnknown)
+		eventually(t, "the probe has seen it", func() bool { return status(t, db, c.Primary().Name()).Role == readroute.RoleReplica })
+		require.Zero(t, db.RouteStats().Nodes[0].Writer.OpenConnections)
+	})
+}

@@ -64,6 +64,7 @@ type Input struct {
 	Barred     uint64        // nodes that are kept for reads with other tags
 	Exclude    uint64        // nodes that have just failed this statement
 	PrimaryAll bool          // the mode sends everything to the primary
+	NoPrimary  bool          // it does not fall back to the primary
 	Waited     bool          // it has waited for a replica
 	NoCapture  bool          // the wait for a capture is over: do not ask for another
 	Asked      bool          // Need has what the level asks of the primary's position
@@ -369,6 +370,9 @@ func fallBack(in *Input, s *Snapshot, why Reason) Decision {
 			return Decision{Action: GoReplica, Nodes: nearest(s, mask), Reason: ReasonStale}
 		}
 	case FallbackUnset, FallbackPrimary:
+	}
+	if in.NoPrimary {
+		return Decision{Action: Refuse, Reason: why}
 	}
 	return Decision{Action: GoPrimary, Reason: why, FellBack: in.MayUseReplica(s)}
 }

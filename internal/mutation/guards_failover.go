@@ -49,4 +49,11 @@ var failoverGuards = []guard{
 		new:  "&& !n.Stopped &&",
 		pkg:  "internal/core", test: "TestDecideForeign",
 	},
+	{
+		name: "a write in a transaction that is refused as a replica would has the node asked at once",
+		file: "internal/vconn/writes.go",
+		old:  "\tif err != nil && c.cluster.Engine.ReadOnly(err) && h.attached() {\n",
+		new:  "\tif err != nil && c.cluster.Engine.ReadOnly(err) && h.attached() && c.tx == nil {\n",
+		pkg:  ".", test: "TestReadOnlyRefusalInATransactionAsksAtOnce",
+	},
 }

@@ -62,6 +62,13 @@ var statementGuards = []guard{
 		pkg:  "internal/simulation", test: "TestReadersRefuseWrites",
 	},
 	{
+		name: "an eventual read that replay cancels does not end up on the primary",
+		file: "internal/core/decide.go",
+		old:  "\tif in.NoPrimary {\n",
+		new:  "\tif in.NoPrimary && in.Fallback == FallbackError {\n",
+		pkg:  ".", test: "TestConflictOfAnEventualRead",
+	},
+	{
 		name: "a serializable read-only transaction begins on the primary, without a failure before",
 		file: "internal/vconn/tx.go",
 		old:  "opts.ReadOnly && sql.IsolationLevel(opts.Isolation) < sql.LevelSerializable {\n",

@@ -124,10 +124,7 @@ func (Engine) Retry(err error) core.Retry {
 		return core.RetryRefused
 	case "42P01", "42703", "42883", "42704", "3F000": // undefined table, column, function, object, schema
 		return core.RetrySchema
-	case "40001", "40P01": // replay cancels what stands in its way with these
-		if a.ended() {
-			return core.RetryConnection
-		}
+	case "40001", "40P01": // replay cancels what stands in its way with these, and ends its session where it cannot just cancel
 		return core.RetryConflict
 	case "57P01", "57P02", "57P03", "57P05": // shutdown, crash, starting up, idle session timeout
 		return core.RetryConnection

@@ -158,6 +158,8 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 	if in.Level == core.LevelEventual || in.Level > 0 {
 		session = nil // what it needs does not matter
 	}
+	// An eventual read has not asked for the primary; a report that replay cancels must not end up there.
+	in.NoPrimary = req.Retry == core.RetryConflict && in.Level == core.LevelEventual
 	var began time.Time
 	limit := in.Budget
 	lost, clipped := false, false

@@ -115,10 +115,7 @@ func (c *Conn) again(ctx context.Context, st *sqlclass.Statement, query string, 
 		h.discard = true
 		c.cluster.Router.Monitor.Kick(node)
 	case core.RetryConflict:
-		if c.decided.Level == core.LevelEventual && !c.otherReplica(exclude) {
-			// An eventual read has not asked for the primary; a report that replay cancels must not end up there.
-			return h, first
-		}
+		h.discard = h.discard || !h.p.inStep() // replay ends the session of a read in a subtransaction
 	case core.RetryNone, core.RetryPlan:
 	}
 	c.release(&c.replica)
@@ -137,16 +134,6 @@ func (c *Conn) again(ctx context.Context, st *sqlclass.Statement, query string, 
 		c.begin(ctx)
 	}
 	return h, c.run(ctx, h, changes, op)
-}
-
-func (c *Conn) otherReplica(exclude uint64) bool {
-	s := c.cluster.Router.Monitor.Snapshot()
-	for i := range s.Nodes {
-		if s.Nodes[i].Role == core.RoleReplica && s.Nodes[i].Healthy && exclude&(1<<i) == 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // run calls op with a connection. One out of the idle pool that turns out to be dead, and on which nothing has run in

@@ -68,6 +68,7 @@ func (c *Conn) move(ctx context.Context, h *held, m *mark) error {
 	m.tried = true
 	err := m.Move(ctx, func(ctx context.Context, query string) (int64, error) { return execText(ctx, h.p, query) })
 	m.moved = err == nil
+	c.suspect(h, err)
 	return err
 }
 
@@ -220,10 +221,7 @@ func (c *Conn) executeInTx(ctx context.Context, st *sqlclass.Statement, query st
 	}
 	defer c.report(ctx, &c.decided)
 	if err != nil {
-		if h.attached() && c.cluster.Engine.ReadOnly(err) {
-			h.discard = true
-			c.cluster.Router.Monitor.Kick(h.node)
-		}
+		c.suspect(h, err)
 		return true, plain(err)
 	}
 	c.followed()

@@ -19,6 +19,7 @@ type Tx struct {
 	role       core.Role
 	native     driver.Tx
 	ctx        context.Context
+	readOnly   bool           // by BeginTx
 	remembered bool           // what is read in it counts for later reads, by what BeginTx was asked for
 	shadow     *router.Shadow // of BeginTx: its statements would have gone there too
 }
@@ -74,7 +75,7 @@ func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	if h == &c.primary {
 		c.followed()
 	}
-	t := &Tx{c: c, h: h, role: c.decided.Role, native: native, ctx: ctx, remembered: c.cluster.Router.Remembers(ctx), shadow: c.decided.Shadow}
+	t := &Tx{c: c, h: h, role: c.decided.Role, native: native, ctx: ctx, readOnly: opts.ReadOnly, remembered: c.cluster.Router.Remembers(ctx), shadow: c.decided.Shadow}
 	if h == &c.primary && (h.state || c.writes.untold || c.rawTx && c.writes.wrote) && c.untoldTx(h) {
 		c.wrote(c.writes.open, h) // it has committed whatever was open
 		c.wrote(c.writers(ctx), h)

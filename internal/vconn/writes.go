@@ -78,6 +78,9 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 	if h == &c.replica {
 		return err
 	}
+	if c.tx == nil || !c.tx.readOnly {
+		c.suspect(h, err)
+	}
 	before := c.rawTx
 	c.followRawTx(st, h, err)
 	if err == nil {
@@ -118,11 +121,6 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 		c.wrote(c.writers(ctx), h)
 	case c.nothingSent(err):
 	case c.cluster.Engine.Refused(err):
-		if c.cluster.Engine.ReadOnly(err) {
-			// Perhaps the node is no primary any more: only a probe can tell. The connection may be of the time before.
-			h.discard = true
-			c.cluster.Router.Monitor.Kick(h.node)
-		}
 		if st.CommitsOnError || st.MayWrite && c.survivesRollback(h) { // a function that has failed, for one
 			c.wrote(c.writers(ctx), h)
 		}
@@ -134,6 +132,16 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 		return fmt.Errorf("%w: %w", ErrCommitUnknown, err)
 	}
 	return err
+}
+
+// suspect is told that a statement, or a COMMIT, has failed on the primary connection outside a read-only transaction. When it was
+// refused as a replica refuses a write, perhaps the node is no primary any more: only a probe can tell. The connection may be of the
+// time before.
+func (c *Conn) suspect(h *held, err error) {
+	if err != nil && c.cluster.Engine.ReadOnly(err) && h.attached() {
+		h.discard = true
+		c.cluster.Router.Monitor.Kick(h.node)
+	}
 }
 
 // saw notes that a read has succeeded on h, for sessions whose later reads must not see less.
@@ -286,7 +294,9 @@ func (c *Conn) txEnded(list []*core.Session, wrote bool, h *held, err error) err
 	case !wrote:
 	case err == nil:
 		c.wrote(list, h)
-	case c.nothingSent(err), c.cluster.Engine.Refused(err):
+	case c.nothingSent(err):
+	case c.cluster.Engine.Refused(err):
+		c.suspect(h, err)
 	case h.p.inStep():
 		c.wrote(list, h)
 	default:
