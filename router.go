@@ -320,10 +320,12 @@ func (db *DB) Fence(ctx context.Context) error {
 }
 
 // MayCache reports whether what a read in ctx shows may be put into a cache that others read from. It may when the read shows
-// everything that was committed before it began ([LevelGlobal], [LevelPrimary], or no session where that means the primary), or, at
-// [LevelSession] and [LevelCausal], before its session's last [DB.Fence]: a fill after an invalidation fences first. It may not
-// when a lagging replica may serve it: that would put back what was just invalidated, for as long as the cache keeps it.
+// everything that was committed before it began: [LevelGlobal], [LevelPrimary], or no session where that means the primary. It may not
+// when a lagging replica may serve it: that would put back what was just invalidated, for as long as the cache keeps it. So it is
+// at [LevelSession] and [LevelCausal], also after [DB.Fence], which may have been before the invalidation: fill with [LevelGlobal],
+// which costs the same.
 //
-// It asks no server. That the value was read before a later invalidation, and is stored after it, it cannot know: that is for
-// the cache (a version, or a short life).
+// It asks no server, and speaks of reads outside of transactions: in one a read shows what was there when it began, and the
+// transaction's own writes, which may be rolled back. That the value was read before a later invalidation, and is stored after it, it
+// cannot know either: that is for the cache (a version, or a short life).
 func (db *DB) MayCache(ctx context.Context) bool { return db.router.MayCache(ctx) }

@@ -7,8 +7,8 @@ import (
 	"github.com/readroute/readroute"
 )
 
-// A cache that is filled from a late replica after an invalidation would keep the old value for its whole life. A fill fences first, and
-// asks whether what it has read may be kept.
+// A cache that is filled from a late replica after an invalidation would keep the old value for its whole life. A fill reads at
+// LevelGlobal, and asks whether what it has read may be kept.
 func Example_cacheFill() {
 	c, db := exampleCluster()
 	defer c.Close()
@@ -30,12 +30,11 @@ func Example_cacheFill() {
 
 	somebody := readroute.WithSession(context.Background())
 	fill(somebody, 1)
-	fmt.Println("without a fence:", cache)
-	report(db.Fence(somebody))
-	fill(somebody, 1)
-	fmt.Println("with a fence:", cache)
+	fmt.Println("at the session level:", cache)
+	fill(readroute.WithLevel(somebody, readroute.LevelGlobal), 1)
+	fmt.Println("at LevelGlobal:", cache)
 
 	// Output:
-	// without a fence: map[]
-	// with a fence: map[1:new]
+	// at the session level: map[]
+	// at LevelGlobal: map[1:new]
 }

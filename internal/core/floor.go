@@ -193,14 +193,3 @@ func (f *Floor) dated(ctx context.Context, p Position, floor uint32) (Position, 
 	}
 	return f.Place.Date(ctx, p, floor)
 }
-
-// Fenced records that the session needs all that was committed at some moment, whoever wrote it.
-func (s *Session) Fenced(cluster string) {
-	s.update(cluster, func(c clusterState) clusterState { c.fenced = true; return c })
-}
-
-// IsFenced reports whether it does.
-func (s *Session) IsFenced(cluster string) bool {
-	c := s.state.Load().find(cluster)
-	return c != nil && c.fenced
-}

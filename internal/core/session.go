@@ -32,7 +32,6 @@ type clusterState struct {
 	open     int       // writes that have handed out a row and not ended yet
 	floors   []*Floor  // what was read and is no position yet
 	gone     time.Time // when entry.Until is this, it is because no server can tell any more what was read
-	fenced   bool      // the session needs all that was committed at some moment, whoever wrote it
 	ahead    bool      // some of what was read on a replica is a position now, and the primary has not been found to show it
 	pending  []pending
 	// alone is what pending is made of when add has found but one, so that it needs no allocation of its own.

@@ -29,12 +29,11 @@ func (r *Router) Fence(ctx context.Context, session *core.Session) error {
 		e.Positions = []core.Position{p}
 	}
 	session.Learn(e, r.cfg.Strategy.Window)
-	session.Fenced(r.cfg.Cluster)
 	return nil
 }
 
-// MayCache reports whether what a read in ctx shows may be kept for others: it shows everything that was committed before it
-// began, or before its session's fence.
+// MayCache reports whether what a read in ctx, outside of a transaction, shows may be kept for others: it shows everything that was
+// committed before it began. A fence that the session had does not make it so: nobody knows whether that was before an invalidation.
 func (r *Router) MayCache(ctx context.Context) bool {
 	in := core.Input{Strategy: r.cfg.Strategy, Fallback: r.cfg.Fallback}
 	session, err := r.apply(core.FromContext(ctx), &in)
@@ -45,10 +44,6 @@ func (r *Router) MayCache(ctx context.Context) bool {
 		return true // the primary shows it
 	case in.Fallback == core.FallbackStale, in.Strategy.Sticky, r.Monitor.Snapshot().Positionless:
 		return false
-	case in.Level == core.LevelGlobal:
-		return true
-	case in.Level == core.LevelSession, in.Level == core.LevelCausal:
-		return session != nil && session.IsFenced(r.cfg.Cluster)
 	}
-	return false
+	return in.Level == core.LevelGlobal
 }
