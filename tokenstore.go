@@ -1,8 +1,10 @@
 package readroute
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,7 +28,8 @@ type TokenStore interface {
 // Load returns a context with a new session that needs what the store keeps for key. When the store cannot say, the session
 // reads from the primary for StickyWindow plus ClockSkew, and the error says why; the context is good all the same. What every
 // replica of the pools shows already, and needs no session any more, is cleared from the store; pools are to be all that this
-// process has. Without pools nothing is cleared, and the store's lifetime is the end of a token.
+// process has, several of one cluster too. What has no position is never cleared, nor is anything without pools: the store's lifetime
+// is the end of a token then.
 func (c *Codec) Load(ctx context.Context, store TokenStore, key string, pools ...*DB) (context.Context, error) {
 	t, err := store.Load(ctx, key)
 	if err != nil {
@@ -55,17 +58,16 @@ func (c *Codec) Save(ctx context.Context, store TokenStore, key string) error {
 	return nil
 }
 
-// shownByAll reports that every replica of every cluster that t is about shows what t asks for.
+// shownByAll reports that every replica of every pool of every cluster that t is about shows what t asks for. No replica can be
+// asked for a write that has no position.
 func shownByAll(ctx context.Context, t Token, pools []*DB) bool {
 	for _, e := range t.core.Entries() {
-		shown := false
-		for _, db := range pools {
-			if db.config.Name == e.Cluster {
-				shown = db.showsOnAll(ctx, Token{core: core.NewToken(DefaultStickyWindow, e)})
-				break
-			}
+		of := func(db *DB) bool { return db.config.Name == e.Cluster }
+		if len(e.Positions) == 0 || !slices.ContainsFunc(pools, of) {
+			return false
 		}
-		if !shown {
+		one := Token{core: core.NewToken(DefaultStickyWindow, e)}
+		if slices.ContainsFunc(pools, func(db *DB) bool { return of(db) && !db.showsOnAll(ctx, one) }) {
 			return false
 		}
 	}
@@ -155,7 +157,7 @@ func (s *memoryTokenStore) Merge(_ context.Context, key string, t Token) error {
 func (s *memoryTokenStore) Clear(_ context.Context, key string, t Token) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.kept[key].token.String() == t.String() {
+	if bytes.Equal(s.kept[key].token.binary(), t.binary()) {
 		delete(s.kept, key)
 	}
 	return nil

@@ -138,6 +138,8 @@ func TestTokenStoreOverACluster(t *testing.T) {
 	db := open(t, config)
 	config.Fallback, config.Hooks = readroute.FallbackStale, readroute.Hooks{}
 	easy := open(t, config)
+	config.Replicas = config.Replicas[:1]
+	half := open(t, config)
 	config.Name, config.Replicas = "alone", nil
 	alone := open(t, config)
 	store := &counting{TokenStore: readroute.NewMemoryTokenStore(time.Minute)}
@@ -175,6 +177,10 @@ func TestTokenStoreOverACluster(t *testing.T) {
 		return seen.one(t).Role == readroute.RoleReplica
 	})
 	require.True(t, kept(), "the other one still does not show it")
+	for range 3 {
+		require.Equal(t, 1, request("ada", false, half, db))
+		require.True(t, kept(), "one pool's replica shows it, the other pool's do not")
+	}
 
 	require.NoError(t, standbys(c)[1].ResumeReplay(testContext(t)))
 	require.NoError(t, c.WaitCaughtUp(testContext(t)))
