@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"github.com/readroute/readroute/internal/core"
 )
 
 // Carrier is what holds a token on its way: the headers of a request or a message. http.Header is one, and so are the
@@ -51,17 +53,36 @@ func (c *Codec) carry(t Token, carrier Carrier) {
 // [Codec.Middleware]: it learns of the tokens then, since it is the one that the answer is about, and what it learns so is nothing
 // to answer with. Any other session of ctx is not touched, so that nothing of this request stays in a context that lives for longer.
 func (c *Codec) Extract(ctx context.Context, carriers ...Carrier) context.Context {
+	var tokens []Token
+	for _, carrier := range carriers {
+		tokens = c.takeIn(ctx, carrier, tokens)
+	}
+	t := c.joined(tokens)
 	if a := arrivalOf(ctx); a != nil {
-		for _, carrier := range carriers {
-			c.takeIn(ctx, carrier, func(t Token) { a.session.core.MergeLearned(t.core, DefaultStickyWindow) })
-		}
+		a.session.core.MergeLearned(t.core, DefaultStickyWindow)
 		return ctx
 	}
-	s := NewSession()
-	for _, carrier := range carriers {
-		c.takeIn(ctx, carrier, s.Merge)
+	return c.arrived(ctx, NewSession(t))
+}
+
+// joined returns a token that covers all that have come in together. Of more clusters than the text of one can have it asks for
+// the primary: what a session needs is copied with each of its writes.
+func (c *Codec) joined(tokens []Token) Token {
+	switch len(tokens) {
+	case 0:
+		return Token{}
+	case 1:
+		return tokens[0]
 	}
-	return c.arrived(ctx, s)
+	var entries []core.Entry
+	for _, t := range tokens {
+		entries = append(entries, t.core.Entries()...)
+	}
+	t := Token{core: core.NewToken(DefaultStickyWindow, entries...)}
+	if len(t.core.Entries()) > maxTokenClusters {
+		t = t.shortened(time.Now().Add(c.config.StickyWindow))
+	}
+	return t
 }
 
 func (c *Codec) arrived(ctx context.Context, s *Session) context.Context {
@@ -115,13 +136,13 @@ func (c *Codec) Merge(ctx context.Context, carrier Carrier) {
 	case carrier == nil:
 		s.Merge(PrimaryFor(c.window()))
 	default:
-		c.takeIn(ctx, carrier, s.Merge)
+		s.Merge(c.joined(c.takeIn(ctx, carrier, nil)))
 	}
 }
 
-// takeIn gives merge the tokens of a carrier, or what stands in for bad ones.
-func (c *Codec) takeIn(ctx context.Context, carrier Carrier, merge func(Token)) {
-	in := intake{codec: c, ctx: ctx, merge: merge}
+// takeIn appends the tokens of a carrier, or what stands in for bad ones.
+func (c *Codec) takeIn(ctx context.Context, carrier Carrier, tokens []Token) []Token {
+	in := intake{codec: c, ctx: ctx, tokens: tokens}
 	if several, ok := carrier.(interface{ Values(key string) []string }); ok {
 		for _, line := range several.Values(c.config.Header) {
 			in.line(line)
@@ -129,7 +150,7 @@ func (c *Codec) takeIn(ctx context.Context, carrier Carrier, merge func(Token)) 
 	} else {
 		in.line(carrier.Get(c.config.Header))
 	}
-	in.end()
+	return in.end()
 }
 
 // over is a context that has ended.

@@ -57,8 +57,8 @@ func manyGTIDs(t testing.TB, servers int) core.Position {
 	return core.MySQLPosition(set, 0)
 }
 
-// TestCodecSize: 64 characters unsigned and 96 signed for one PostgreSQL cluster, whatever its numbers are; also for a
-// token that goes on four hours after the write.
+// TestCodecSize: 64 characters unsigned and 96 signed for one position of a PostgreSQL cluster, with the largest numbers that a
+// server can come to; also for a token that goes on four hours after the write.
 func TestCodecSize(t *testing.T) {
 	for _, later := range []time.Duration{0, 4 * time.Hour} {
 		text := signingCodec(t).Encode(lsnToken(time.Now().Add(-later)))
@@ -96,7 +96,7 @@ func TestK5_19_TooLargeAsksForThePrimary(t *testing.T) {
 	now := time.Now()
 	huge := core.Entry{Cluster: "billing", At: now, Positions: []core.Position{manyGTIDs(t, 120)}}
 	small := core.Entry{Cluster: "main", At: now, Positions: lsnToken(now).core.Entries()[0].Positions}
-	require.Greater(t, len(tokenOf(huge).String()), 3000)
+	require.Greater(t, len(tokenOf(huge).binary()), 3000)
 
 	text := c.Encode(tokenOf(huge, small))
 	require.LessOrEqual(t, len(text), DefaultMaxTokenSize)

@@ -72,9 +72,10 @@ func (c *Codec) put(s *codecScratch) {
 	}
 }
 
-// Encode returns the text of t: base64url, for one PostgreSQL cluster whose name has at most 16 bytes at most 64 characters
-// unsigned and 96 signed. What would be longer than MaxSize asks for the primary for a while instead of for its largest
-// positions; it never asks for nothing. The text of the zero Token is empty.
+// Encode returns the text of t: base64url, for one position of a PostgreSQL cluster whose name has at most 16 bytes at most 64
+// characters unsigned and 96 signed (of a timeline below 1 << 21, and with no "primary until" beside it). What would be longer
+// than MaxSize, or is of more than 64 clusters, asks for the primary for a while instead of for its largest positions; it never
+// asks for nothing. The text of the zero Token is empty.
 func (c *Codec) Encode(t Token) string {
 	if t.IsZero() {
 		return ""
@@ -119,7 +120,7 @@ func (c *Codec) encode(s *codecScratch, t Token, now time.Time) bool {
 		b = append(b, s.tag(0, b)...)
 	}
 	s.body = b
-	return base64.RawURLEncoding.EncodedLen(len(b)) <= c.config.MaxSize
+	return len(t.core.Entries()) <= maxTokenClusters && base64.RawURLEncoding.EncodedLen(len(b)) <= c.config.MaxSize
 }
 
 // newest is when the newest write of the token was, in the precision of its text; the Unix epoch when it has none.
@@ -143,6 +144,9 @@ func (t Token) shortened(until time.Time) Token {
 	entries := t.core.Entries()
 	largest, size := -1, 0
 	for i, e := range entries {
+		if len(entries) > maxTokenClusters {
+			break
+		}
 		if n := len(Token{core: core.NewToken(0, e)}.appendEntries(nil, 0, noLimit)); len(e.Positions) > 0 && n > size {
 			largest, size = i, n
 		}

@@ -11,10 +11,10 @@ const maxCarried = 64
 
 // intake takes in the tokens of one request or message.
 type intake struct {
-	codec *Codec
-	ctx   context.Context
-	merge func(Token)
-	n     int // tokens so far
+	codec  *Codec
+	ctx    context.Context
+	tokens []Token // what is to be merged
+	n      int     // tokens so far
 }
 
 // line takes in one value of a header: a token, or several that a proxy has put into one.
@@ -37,13 +37,14 @@ func (in *intake) token(text string) bool {
 	if err != nil {
 		t = in.codec.bad(in.ctx, err)
 	}
-	in.merge(t)
+	in.tokens = append(in.tokens, t)
 	return err == nil
 }
 
-// end counts what was too much as one bad token.
-func (in *intake) end() {
+// end counts what was too much as one bad token, and returns all.
+func (in *intake) end() []Token {
 	if in.n > maxCarried {
-		in.merge(in.codec.bad(in.ctx, fmt.Errorf("%w: more than the %d tokens in one request that are read", ErrBadToken, maxCarried)))
+		in.tokens = append(in.tokens, in.codec.bad(in.ctx, fmt.Errorf("%w: more than the %d tokens in one request that are read", ErrBadToken, maxCarried)))
 	}
+	return in.tokens
 }

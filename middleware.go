@@ -34,8 +34,7 @@ func (c *Codec) Middleware(next http.Handler) http.Handler {
 
 // arriving returns a session of the tokens of a request, and the names of the cookies that are good.
 func (c *Codec) arriving(r *http.Request) (s *Session, cookies []string) {
-	s = NewSession()
-	in := intake{codec: c, ctx: r.Context(), merge: s.Merge}
+	in := intake{codec: c, ctx: r.Context()}
 	for _, text := range r.Header.Values(c.config.Header) {
 		in.line(text)
 	}
@@ -46,8 +45,7 @@ func (c *Codec) arriving(r *http.Request) (s *Session, cookies []string) {
 			}
 		}
 	}
-	in.end()
-	return s, cookies
+	return NewSession(c.joined(in.end())), cookies
 }
 
 // bringsCookies reports that a request may have cookies of this codec, without reading them.

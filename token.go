@@ -9,8 +9,11 @@ import (
 	"github.com/readroute/readroute/internal/core"
 )
 
-// maxTokenText bounds the text of a token: it may come from outside.
-const maxTokenText = 4096
+// What bounds the text of a token, which may come from outside.
+const (
+	maxTokenText     = 4096 // characters
+	maxTokenClusters = 64
+)
 
 // Token is what writes leave behind: for each cluster the position that a read must be covered by, and when the write
 // was. It is an immutable value. The zero Token asks for nothing. Its text is neither signed nor secret: whoever can
@@ -66,13 +69,19 @@ const (
 )
 
 // String returns the text of the token: base64url, at most 64 characters for one position of a cluster whose name has at
-// most 16 bytes. "The primary until" lasts [DefaultClockSkew] longer in it, for other machines' clocks. The text of the zero
-// Token is empty.
+// most 16 bytes, and never more than 4,096: what would be longer (GTID sets of many servers), or is of more than 64 clusters, asks for
+// the primary for [DefaultStickyWindow] instead of for its largest positions. "The primary until" lasts [DefaultClockSkew] longer
+// in it, for other machines' clocks. The text of the zero Token is empty. [ParseToken] takes whatever this returns.
 func (t Token) String() string {
 	if t.IsZero() {
 		return ""
 	}
-	return base64.RawURLEncoding.EncodeToString(t.binary())
+	b := t.binary()
+	for len(t.core.Entries()) > maxTokenClusters || base64.RawURLEncoding.EncodedLen(len(b)) > maxTokenText {
+		t = t.shortened(time.Now().Add(DefaultStickyWindow))
+		b = t.binary()
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
 }
 
 func (t Token) binary() []byte {
@@ -174,11 +183,23 @@ type tokenReader struct {
 // entries reads what follows the version, to the end.
 func (r *tokenReader) entries() Token {
 	var entries []core.Entry
-	for range r.count(3) {
-		entries = append(entries, r.entry())
+	count := r.count(3)
+	if count > maxTokenClusters {
+		r.fail("too many clusters")
+		return Token{}
+	}
+	for range count {
+		e := r.entry()
+		switch n := len(entries); {
+		case e.IsZero():
+			r.fail("a cluster of which it asks nothing")
+		case n > 0 && entries[n-1].Cluster >= e.Cluster:
+			r.fail("clusters out of order")
+		}
 		if r.problem != "" {
 			return Token{}
 		}
+		entries = append(entries, e)
 	}
 	if len(r.b) > 0 {
 		r.fail("bytes behind its end")
@@ -199,15 +220,22 @@ func (r *tokenReader) entry() core.Entry {
 		e.Until = r.time()
 	}
 	e.Arrived(r.now, r.skew)
-	for range r.count(5) {
+	count := r.count(5)
+	switch {
+	case count > core.MaxPositions:
+		r.fail("too many positions of one cluster")
+	case count > 0:
+		e.Positions = make([]core.Position, 0, count)
+	}
+	for range count {
 		p := r.position()
+		if n := len(e.Positions); n > 0 && !e.Positions[n-1].Precedes(p) {
+			r.fail("positions out of order")
+		}
 		if r.problem != "" {
 			break
 		}
-		var ok bool
-		if e.Positions, ok = core.MergePositions(e.Positions, p); !ok {
-			r.fail("too many positions of one cluster")
-		}
+		e.Positions = append(e.Positions, p)
 	}
 	return e
 }

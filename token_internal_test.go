@@ -1,6 +1,7 @@
 package readroute
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -33,6 +34,49 @@ func TestTokenSizeOfGTIDs(t *testing.T) {
 	for _, p := range []core.Position{core.MySQLPosition(set, 1), core.MariaDBPosition(list, 1)} {
 		e := core.Entry{Cluster: strings.Repeat("n", 16), At: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), Positions: []core.Position{p}}
 		require.Less(t, len(Token{core: core.NewToken(DefaultStickyWindow, e)}.String()), 200)
+	}
+}
+
+// TestK5_19_EveryTextCanBeRead: what String makes ParseToken takes, however large the token is; what does not fit asks for the primary, and
+// what fits stays exact.
+func TestK5_19_EveryTextCanBeRead(t *testing.T) {
+	now := time.Now()
+	small := core.Entry{Cluster: "small", At: now, Positions: lsnToken(now).core.Entries()[0].Positions}
+	for servers := 1; servers < 400; servers += 7 {
+		huge := core.Entry{Cluster: "huge", At: now, Positions: []core.Position{manyGTIDs(t, servers)}}
+		token := tokenOf(huge, small)
+		text := token.String()
+		require.LessOrEqual(t, len(text), maxTokenText)
+		parsed, err := ParseToken(text)
+		require.NoError(t, err, servers)
+		require.Equal(t, text, parsed.String())
+		entries := parsed.core.Entries()
+		require.Len(t, entries, 2)
+		require.Equal(t, small.Positions, entries[1].Positions)
+		require.Zero(t, entries[1].Ends())
+		if len(entries[0].Positions) == 0 {
+			require.Greater(t, len(token.binary()), maxTokenText*3/4)
+			require.WithinRange(t, entries[0].Ends(), now.Add(DefaultStickyWindow+DefaultClockSkew), time.Now().Add(DefaultStickyWindow+DefaultClockSkew+time.Millisecond))
+		} else {
+			require.Equal(t, huge.Positions, entries[0].Positions)
+		}
+
+		marshalled, err := json.Marshal(token)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(marshalled, new(Token)))
+	}
+
+	var clusters []core.Entry
+	for i := range 3 * maxTokenClusters {
+		clusters = append(clusters, core.Entry{Cluster: fmt.Sprintf("%03d", i), At: now})
+		parsed, err := ParseToken(tokenOf(clusters...).String())
+		require.NoError(t, err)
+		if n := len(parsed.core.Entries()); i < maxTokenClusters {
+			require.Equal(t, i+1, n)
+		} else {
+			require.Equal(t, everyCluster, parsed.core.Entries()[0].Cluster)
+			require.True(t, parsed.core.Entries()[0].Ends().After(now))
+		}
 	}
 }
 

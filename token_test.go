@@ -42,6 +42,10 @@ func TestTokenZero(t *testing.T) {
 }
 
 func TestTokenText(t *testing.T) {
+	most := tokenBytes{1, 64}
+	for i := range byte(64) {
+		most = most.name(string(rune('!'+i))).bytes(1, 77, 0)
+	}
 	for name, b := range map[string]tokenBytes{
 		"a position":             oneEntry(1).position(1, 5),
 		"no LSN":                 oneEntry(1).position(1, 0),
@@ -50,6 +54,7 @@ func TestTokenText(t *testing.T) {
 		"a time":                 tokenBytes{1, 1}.name("main").bytes(1, 77, 0),
 		"an end of the term":     tokenBytes{1, 1}.name("main").bytes(2, 77, 0),
 		"both":                   tokenBytes{1, 1}.name("main").bytes(3, 77, 78, 0),
+		"64 clusters":            most,
 		"two clusters":           tokenBytes{1, 2}.name("a").bytes(1, 77, 0).name("b").bytes(0, 1).position(1, 5),
 		"a cluster without name": tokenBytes{1, 1}.name("").bytes(1, 77, 0),
 	} {
@@ -76,7 +81,12 @@ func malformedTokens() map[string]string {
 	for i := range byte(5) {
 		long = long.position(i+1, 1)
 	}
+	many := tokenBytes{1, 65}
+	for i := range byte(65) {
+		many = many.name(string(rune('!'+i))).bytes(1, 77, 0)
+	}
 	return map[string]string{
+		"65 clusters":              many.text(),
 		"not base64":               "!!!!",
 		"padding":                  base64.URLEncoding.EncodeToString(good.bytes(0)),
 		"the other alphabet":       "AQEEbWFpb+/",

@@ -232,6 +232,9 @@ func MergePositions(set []Position, p Position) (merged []Position, ok bool) {
 	return append(merged, set[i:]...), true
 }
 
+// Precedes reports whether p stands before q in a set that MergePositions has made.
+func (p Position) Precedes(q Position) bool { return compareHistories(p, q) < 0 }
+
 func compareHistories(p, q Position) int {
 	return cmp.Or(cmp.Compare(p.Kind, q.Kind), cmp.Compare(p.System, q.System), cmp.Compare(p.Timeline, q.Timeline))
 }

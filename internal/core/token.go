@@ -82,16 +82,27 @@ type Token struct {
 	entries []Entry
 }
 
-// NewToken makes a token of entries, which it keeps. Entries of one cluster are merged, empty ones dropped.
+// NewToken makes a token of entries, which it keeps. It takes no longer than to sort them. Entries of one cluster are merged, empty ones dropped.
 func NewToken(window time.Duration, entries ...Entry) Token {
 	if sorted(entries) {
 		return Token{entries: entries}
 	}
-	var t Token
+	entries = slices.Clone(entries)
+	slices.SortStableFunc(entries, func(a, b Entry) int { return strings.Compare(a.Cluster, b.Cluster) })
+	kept := entries[:0]
 	for _, e := range entries {
-		t = t.with(e, window)
+		switch n := len(kept); {
+		case e.IsZero():
+		case n > 0 && kept[n-1].Cluster == e.Cluster:
+			kept[n-1] = kept[n-1].Merge(e, window)
+		default:
+			kept = append(kept, e)
+		}
 	}
-	return t
+	if len(kept) == 0 {
+		return Token{}
+	}
+	return Token{entries: kept}
 }
 
 // sorted reports that entries are what a token is made of: in order, one a cluster, none empty.
@@ -104,28 +115,15 @@ func sorted(entries []Entry) bool {
 	return true
 }
 
-func (t Token) with(e Entry, window time.Duration) Token {
-	if e.IsZero() {
-		return t
-	}
-	i, found := slices.BinarySearchFunc(t.entries, e.Cluster, func(a Entry, name string) int {
-		return strings.Compare(a.Cluster, name)
-	})
-	entries := slices.Clone(t.entries)
-	if found {
-		entries[i] = entries[i].Merge(e, window)
-	} else {
-		entries = slices.Insert(entries, i, e)
-	}
-	return Token{entries: entries}
-}
-
 // Merge returns the least token that covers t and o.
 func (t Token) Merge(o Token, window time.Duration) Token {
-	for _, e := range o.entries {
-		t = t.with(e, window)
+	if t.IsZero() {
+		return o
 	}
-	return t
+	if o.IsZero() {
+		return t
+	}
+	return NewToken(window, slices.Concat(t.entries, o.entries)...)
 }
 
 // IsZero reports whether the token asks for nothing.
