@@ -17,7 +17,7 @@ var ErrBadGTIDSet = core.ErrBadGTIDSet
 // and alone when a set is marshaled whose text is that long. It is wrapped; use [errors.Is].
 var ErrGTIDTooLong = core.ErrGTIDTooLong
 
-// MaxGTIDText is the longest text, in bytes, that is read as a [GTIDSet] or [MariaDBGTID]: 256 KiB, room for more than
+// MaxGTIDText is the longest text, in bytes, that is read of a caller as a [GTIDSet] or [MariaDBGTID]: 256 KiB, room for more than
 // 6,000 servers or 20,000 gaps.
 const MaxGTIDText = core.MaxGTIDText
 

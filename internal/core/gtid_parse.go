@@ -23,9 +23,12 @@ import (
 // with braces. What is read, MySQL reads as the same set.
 //
 // The error matches [ErrBadGTIDSet], and [ErrGTIDTooLong] when the text has more than [MaxGTIDText] bytes.
-func ParseGTIDSet(text string) (GTIDSet, error) {
-	if len(text) > MaxGTIDText {
-		return GTIDSet{}, fmt.Errorf("%w: %w: %d bytes, at most %d are read", ErrBadGTIDSet, ErrGTIDTooLong, len(text), MaxGTIDText)
+func ParseGTIDSet(text string) (GTIDSet, error) { return ParseLongGTIDSet(text, MaxGTIDText) }
+
+// ParseLongGTIDSet is ParseGTIDSet with another limit than [MaxGTIDText], for what a server has said of itself.
+func ParseLongGTIDSet(text string, limit int) (GTIDSet, error) {
+	if len(text) > limit {
+		return GTIDSet{}, fmt.Errorf("%w: %w: %d bytes, at most %d are read", ErrBadGTIDSet, ErrGTIDTooLong, len(text), limit)
 	}
 	p := gtidParser{text: text}
 	p.blanks()

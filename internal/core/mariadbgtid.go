@@ -75,8 +75,13 @@ func sortedMariaDBGTID(entries []MariaDBEntry) MariaDBGTID {
 //
 // The error matches [ErrBadMariaDBGTID], and [ErrGTIDTooLong] when the text has more than [MaxGTIDText] bytes.
 func ParseMariaDBGTID(text string) (MariaDBGTID, error) {
-	if len(text) > MaxGTIDText {
-		return MariaDBGTID{}, fmt.Errorf("%w: %w: %d bytes, at most %d are read", ErrBadMariaDBGTID, ErrGTIDTooLong, len(text), MaxGTIDText)
+	return ParseLongMariaDBGTID(text, MaxGTIDText)
+}
+
+// ParseLongMariaDBGTID is ParseMariaDBGTID with another limit than [MaxGTIDText], for what a server has said of itself.
+func ParseLongMariaDBGTID(text string, limit int) (MariaDBGTID, error) {
+	if len(text) > limit {
+		return MariaDBGTID{}, fmt.Errorf("%w: %w: %d bytes, at most %d are read", ErrBadMariaDBGTID, ErrGTIDTooLong, len(text), limit)
 	}
 	if text == "" {
 		return MariaDBGTID{}, nil

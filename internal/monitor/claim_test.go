@@ -54,7 +54,7 @@ type replication struct{ monitor.Engine }
 func (replication) Ask(_ context.Context, link monitor.Link) (core.Sample, error) {
 	r := link.(*replicator)
 	if r.slow {
-		time.Sleep(300 * time.Millisecond)
+		<-time.After(300 * time.Millisecond)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

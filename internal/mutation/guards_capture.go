@@ -44,6 +44,13 @@ var captureGuards = []guard{
 			"\tif err == nil && s.Role != core.RolePrimary {",
 		pkg: "internal/monitor", test: "TestCaptureBeginsAfterTheJoin",
 	},
+	{
+		name: "a write that is kept out of the log holds its session to the primary",
+		file: "internal/vconn/writes.go",
+		old:  "\tif h.unlogged {\n",
+		new:  "\tif h.unlogged && c.cluster.Strategy.Sticky {\n",
+		pkg:  ".", test: "TestGTIDUnloggedWrite",
+	},
 	simulated("read_your_writes", soon, guard{
 		name: "until the position is known, the session reads from the primary",
 		file: "internal/core/decide.go",
@@ -78,14 +85,14 @@ var captureGuards = []guard{
 	},
 	{
 		name: "a write of unknown outcome is covered only when its server session is gone",
-		file: "internal/vconn/writes.go",
+		file: "internal/vconn/unknown.go",
 		old:  "capture, ok := c.cluster.Router.Captures.JoinWhenGone(h.p.backend, h.p.proof.Start)",
 		new:  "capture, ok := c.cluster.Router.Captures.Join(), true",
 		pkg:  "internal/simulation", test: "TestAWriteThatArrivesAfterItsAnswerWasLost",
 	},
 	{
 		name: "a write of unknown outcome counts",
-		file: "internal/vconn/writes.go",
+		file: "internal/vconn/unknown.go",
 		old:  "\th.discard = true\n\tif len(list) == 0 {\n\t\treturn\n\t}",
 		new:  "\th.discard = true\n\tif len(list) >= 0 {\n\t\treturn\n\t}",
 		pkg:  "internal/simulation", test: "TestAWriteThatArrivesAfterItsAnswerWasLost",

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/readroute/readroute/internal/core"
@@ -54,6 +55,12 @@ func (e Engine) Capabilities(ctx context.Context, link monitor.Link) []string {
 	r, err := e.Look(ctx, link)
 	if err != nil {
 		return nil
+	}
+	if q, ok := link.(querier); ok {
+		if list := binlogFilters(ctx, q); len(list) > 0 {
+			r.miss("the server leaves a part of what is written out of its log (%s), and no position tells: a session's read of that is stale on a "+
+				"replica; send it to the primary", strings.Join(list, ", "))
+		}
 	}
 	return r.Missing
 }
@@ -110,6 +117,10 @@ func (e Engine) look(ctx context.Context, link monitor.Link, q querier, m *memor
 	r.SourceUnknown = role == core.RoleReplica && !fed && missing != ""
 	if fed && m.status.sources > 0 && m.status.lag >= 0 && !m.status.denied {
 		r.SourceLag, r.SourceLagKnown = m.status.lag, true
+	}
+	if len(m.status.filters) > 0 {
+		r.miss("the replica leaves out a part of what the primary has written (%s), and no position tells: a session's read of that is stale here; "+
+			"use no filters, or send it to the primary", strings.Join(m.status.filters, ", "))
 	}
 	if missing != "" {
 		r.Missing = append(r.Missing, missing)

@@ -91,6 +91,10 @@ func (f *facts) check() error {
 	return nil
 }
 
+// maxAnswer bounds, in bytes, the GTIDs that a server says it has: their number is the server's own affair, and grows with every server
+// that ever wrote and every gap. What the library reads of a caller is bounded by core.MaxGTIDText.
+const maxAnswer = 64 << 20
+
 // probe is a row of ProbeSQL.
 type probe struct {
 	engine     Engine
@@ -129,13 +133,13 @@ func (e Engine) parse(row []string) (*probe, error) {
 		p.logsAll = on(row[9])
 		for i, list := range []*core.MariaDBGTID{&p.current, &p.replayed, &p.logged, &p.binlog} {
 			if err == nil {
-				*list, err = core.ParseMariaDBGTID(row[5+i])
+				*list, err = core.ParseLongMariaDBGTID(row[5+i], maxAnswer)
 			}
 		}
 	} else {
 		p.gtidMode = row[4]
-		if p.owned, err = core.ParseGTIDSet(withoutOwners(row[5])); err == nil {
-			p.executed, err = core.ParseGTIDSet(row[6])
+		if p.owned, err = core.ParseLongGTIDSet(withoutOwners(row[5]), maxAnswer); err == nil {
+			p.executed, err = core.ParseLongGTIDSet(row[6], maxAnswer)
 		}
 	}
 	if err == nil {

@@ -37,8 +37,33 @@ type status struct {
 	feeding bool // all of them run without an error
 	denied  bool // for want of a right, and so on this connection for good
 	missing string
+	filters []string // what keeps a part from it, as the server calls it
 	// lag is what the server says of the one that is furthest behind; negative when one does not say.
 	lag time.Duration
+}
+
+// filters are columns of a replica's status, and of a primary's. What they keep from a replica no position tells of.
+var filters = []string{
+	"Replicate_Do_DB", "Replicate_Ignore_DB", "Replicate_Do_Table", "Replicate_Ignore_Table", "Replicate_Wild_Do_Table",
+	"Replicate_Wild_Ignore_Table", "Replicate_Rewrite_DB", "Replicate_Do_Domain_Ids", "Replicate_Ignore_Domain_Ids", "Binlog_Do_DB", "Binlog_Ignore_DB",
+}
+
+// binlogFilters returns those of what the server writes, if the user may see them.
+func binlogFilters(ctx context.Context, q querier) []string {
+	for _, statement := range []string{"SHOW BINARY LOG STATUS", "SHOW MASTER STATUS"} { // MySQL from 8.2 on; the others
+		columns, rows, err := q.Query(ctx, statement)
+		if err != nil || len(rows) != 1 {
+			continue
+		}
+		var list []string
+		for i, name := range columns {
+			if slices.Contains(filters, name) && i < len(rows[0]) && rows[0][i] != "" {
+				list = append(list, name+"="+rows[0][i])
+			}
+		}
+		return list
+	}
+	return nil
 }
 
 // replicaStatus asks who feeds the server.
@@ -129,6 +154,11 @@ func parseStatus(columns []string, rows [][]string) (status, error) {
 		}
 		s.from = append(s.from, from)
 		s.active = s.active || from.Active
+		for i, name := range columns {
+			if slices.Contains(filters, name) && i < len(row) && row[i] != "" {
+				s.filters = append(s.filters, name+"="+row[i])
+			}
+		}
 		number := column(row, "Last_IO_Errno") + column(row, "Last_SQL_Errno")
 		s.feeding = s.feeding && applier == "Yes" && receiver == "Yes" && strings.Trim(number, "0") == ""
 		seconds, err := strconv.ParseUint(column(row, "Seconds_Behind_Source", "Seconds_Behind_Master"), 10, 31)

@@ -1,6 +1,8 @@
 package mysql_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -105,6 +107,27 @@ func TestParseProbeRefuses(t *testing.T) {
 		require.ErrorContains(t, err, c.want, name)
 		require.NotContains(t, err.Error(), "\n", name)
 	}
+	// A set that has grown for years is longer than any that is read of a caller.
+	var long strings.Builder
+	for i := range 40_000 {
+		fmt.Fprintf(&long, "%d:", 2*i+1)
+	}
+	set := uuidB + ":" + strings.TrimSuffix(long.String(), ":")
+	require.Greater(t, len(set), core.MaxGTIDText-100_000)
+	set += "," + uuidA + strings.Repeat(":1", 100_000)
+	require.Greater(t, len(set), core.MaxGTIDText)
+	s, err = mysql.Engine{}.ParseProbe(with(my, 6, set))
+	require.NoError(t, err)
+	require.Equal(t, core.LSN(40_001), s.Position.LSN)
+	long.Reset()
+	for i := range 30_000 {
+		fmt.Fprintf(&long, "%d-1-%d,", i, i+1)
+	}
+	require.Greater(t, long.Len(), core.MaxGTIDText)
+	s, err = mysql.Engine{MariaDB: true}.ParseProbe(with(with(maria, 5, strings.TrimSuffix(long.String(), ",")), 7, strings.TrimSuffix(long.String(), ",")))
+	require.NoError(t, err)
+	last, _ := s.History.Find(29_999, 1)
+	require.EqualValues(t, 30_000, last)
 	_, err = mysql.Engine{MariaDB: true}.ParseProbe(with(maria, 11, "wsrep_on=ON,wsrep_provider=/x.so"))
 	require.ErrorIs(t, err, mysql.ErrUnsupported)
 }

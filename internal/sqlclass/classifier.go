@@ -197,6 +197,7 @@ func either(a, b Statement) Statement {
 		EndsTx:         a.EndsTx || b.EndsTx,
 		MayEndTx:       a.MayEndTx || b.MayEndTx,
 		BeginsTx:       a.BeginsTx || b.BeginsTx,
+		Unlogged:       a.Unlogged || b.Unlogged,
 		Multi:          a.Multi || b.Multi,
 	}
 	switch {

@@ -1,5 +1,7 @@
 package sqlclass
 
+import "strings"
+
 // mysqlSet classifies SET: what is set for the session is session state; what is set for the server, or in its accounts, is a
 // write. MariaDB's SET STATEMENT ... FOR is what the statement after it is.
 func (p *scan) mysqlSet() Statement {
@@ -34,6 +36,7 @@ func (p *scan) mysqlSet() Statement {
 		if p.name(p.t()) == "autocommit" {
 			st.EndsTx = true // switching it on commits, whatever scope is written before it
 		}
+		st.Unlogged = st.Unlogged || p.unlogs()
 		p.mysqlToken(&st)
 	}
 	if p.depth != 0 {
@@ -43,6 +46,12 @@ func (p *scan) mysqlSet() Statement {
 		demote(&st, Statement{Class: SessionState, LeavesState: true, Token: "SET"})
 	}
 	return st
+}
+
+// unlogs reports that the current token is a variable that keeps what follows from replicas, whatever it is set to.
+func (p *scan) unlogs() bool {
+	name := strings.Trim(p.text(p.t()), "`\"")
+	return strings.EqualFold(name, "sql_log_bin") || strings.EqualFold(name, "skip_replication")
 }
 
 // mysqlAssigned looks at what an assignment begins with. Without a scope of its own it has that of the one before.
@@ -74,6 +83,7 @@ func (p *scan) mysqlAssigned(st *Statement, global bool) bool {
 	case p.name(p.t()) == "autocommit":
 		st.EndsTx = true
 	}
+	st.Unlogged = st.Unlogged || p.unlogs()
 	if global && !scoped {
 		demote(st, Statement{Class: Write, MayWrite: true, Token: "SET GLOBAL"})
 	} else {
@@ -90,6 +100,7 @@ func (p *scan) mysqlSetStatement() Statement {
 		if p.asking {
 			p.mysqlAsked(&st)
 		}
+		st.Unlogged = st.Unlogged || p.unlogs()
 		p.mysqlToken(&st)
 	}
 	if p.ended() {

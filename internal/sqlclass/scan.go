@@ -222,6 +222,9 @@ func (st *Statement) demote(by *Statement) {
 	if by.BeginsTx {
 		st.BeginsTx = true
 	}
+	if by.Unlogged {
+		st.Unlogged = true
+	}
 }
 
 // isState reports that st is known already to depend on state of the session, and to leave some if leaves is true.

@@ -111,6 +111,8 @@ type Statement struct {
 	MayEndTx bool
 	// BeginsTx: begins a transaction (BEGIN, START TRANSACTION, XA START).
 	BeginsTx bool
+	// Unlogged: what the session writes from then on may never come to a replica (SET sql_log_bin, skip_replication on MySQL and MariaDB).
+	Unlogged bool
 	// Multi: more than one statement in the text.
 	Multi bool
 }

@@ -10,14 +10,15 @@ import (
 
 // held is a physical connection that a checkout has.
 type held struct {
-	sc      *sql.Conn
-	p       *physical
-	node    int
-	ran     bool   // something has run on it in this checkout
-	state   bool   // it carries session state that outlives a transaction
-	fresh   bool   // nobody has had it before
-	discard bool   // not fit for another checkout
-	before  string // what synchronous_commit was before it was set to remote_apply; empty when it is not
+	sc       *sql.Conn
+	p        *physical
+	node     int
+	ran      bool   // something has run on it in this checkout
+	state    bool   // it carries session state that outlives a transaction
+	unlogged bool   // what is written on it may never come to a replica
+	fresh    bool   // nobody has had it before
+	discard  bool   // not fit for another checkout
+	before   string // what synchronous_commit was before it was set to remote_apply; empty when it is not
 	// interrupted: the statement was ended because the node fell silent
 	interrupted bool
 }

@@ -72,6 +72,7 @@ func (c *Conn) took(ctx context.Context, st *sqlclass.Statement, h *held, rows b
 			c.cluster.OnPooledState(h.node, st.Token)
 		}
 	}
+	h.unlogged = h.unlogged || st.Unlogged && (err == nil || !c.nothingSent(err))
 	if err == nil && (!st.MayWrite || rows && (c.tx != nil || c.rawTx)) { // a write that is rolled back has shown what it has all the same
 		c.saw(ctx, h)
 	}
@@ -308,6 +309,9 @@ func (c *Conn) txEnded(list []*core.Session, wrote bool, h *held, err error) err
 
 // wrote marks sessions: a position read that begins after now covers what they wrote on h.
 func (c *Conn) wrote(list []*core.Session, h *held) {
+	if h.unlogged {
+		c.unprovable(list) // a position covers it that does not tell of it
+	}
 	if c.cluster.Marking != nil {
 		c.wroteMarked(list, h)
 		return
@@ -327,29 +331,6 @@ func (c *Conn) wrote(list []*core.Session, h *held) {
 		if !s.Awaits(c.cluster.Name, h.p.proof.Start, capture) { // of many writes the first asks the clock
 			s.Wrote(c.cluster.Name, time.Now(), h.p.proof.Start, capture, false, c.cluster.Strategy.Window)
 		}
-	}
-}
-
-// unknown marks sessions whose write may or may not stand, and may be committed only after this. A capture covers it
-// once the server's side of the connection is gone.
-func (c *Conn) unknown(list []*core.Session, h *held) {
-	h.discard = true
-	if len(list) == 0 {
-		return
-	}
-	now := time.Now()
-	window := c.cluster.Strategy.Window
-	if !c.cluster.Strategy.Sticky && (c.cluster.Marking == nil || c.mark != nil && c.mark.moved) {
-		capture, ok := c.cluster.Router.Captures.JoinWhenGone(h.p.backend, h.p.proof.Start)
-		if ok {
-			for _, s := range list {
-				s.Wrote(c.cluster.Name, now, h.p.proof.Start, capture, true, window)
-			}
-			return
-		}
-	}
-	for _, s := range list {
-		s.Unprovable(c.cluster.Name, now, now.Add(window))
 	}
 }
 
