@@ -133,6 +133,13 @@ func TestStaleReadsAreFound(t *testing.T) {
 				defer stmt.Close()
 				require.Error(t, stmt.QueryRowContext(reading, 2).Scan(&n))
 				require.Len(t, found(), 1, "a prepared statement")
+				for _, query := range []string{
+					"-- name: GetForm :one\nSELECT n FROM form WHERE id = 2", "/* route:replica */ SELECT n FROM form WHERE id = 2",
+					"WITH two AS (SELECT n FROM form WHERE id = 2) SELECT n FROM two", "SELECT n FROM form WHERE id = 2 AND ';' = ';'",
+				} {
+					require.Error(t, s.db.QueryRowContext(reading, query).Scan(&n))
+					require.Len(t, found(), 1, query)
+				}
 				tx, err := s.db.BeginTx(reading, readOnly)
 				require.NoError(t, err)
 				require.Error(t, tx.QueryRowContext(reading, "SELECT n FROM form WHERE id = ?", 2).Scan(&n))

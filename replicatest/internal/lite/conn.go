@@ -323,41 +323,6 @@ func (c *conn) Close() error {
 	return c.endLocked()
 }
 
-// kind is what a text may do, as far as its first word tells.
-type kind uint8
-
-const (
-	kindWrite kind = iota
-	kindRead
-	kindBegin
-	kindEnd
-)
-
-func kindOf(query string) kind {
-	text := strings.TrimSpace(query)
-	if strings.Contains(strings.TrimRight(text, "; \n\t"), ";") {
-		return kindWrite // more than one statement, or a quoted semicolon
-	}
-	n := strings.IndexFunc(text, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') })
-	if n < 0 {
-		n = len(text)
-	}
-	switch strings.ToLower(text[:n]) {
-	case "select", "values", "explain":
-		return kindRead
-	case "begin", "savepoint":
-		return kindBegin
-	case "commit", "end":
-		return kindEnd
-	case "rollback":
-		if strings.Contains(strings.ToLower(text), " to ") {
-			return kindRead
-		}
-		return kindEnd
-	}
-	return kindWrite
-}
-
 // refused reports a text that takes the log away from under its replication.
 func refused(query string) bool {
 	lower := strings.ToLower(query)
