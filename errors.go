@@ -1,6 +1,7 @@
 package readroute
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -84,7 +85,10 @@ func (e *NotCaughtUpError) Error() string { return e.cause.Error() }
 func (e *NotCaughtUpError) Unwrap() error { return e.cause }
 
 // refusal turns the router's error into the public one.
-func refusal(err error) error {
+func (db *DB) refusal(err error) error {
+	if errors.Is(err, router.ErrClosed) {
+		return db.closed(context.Background())
+	}
 	var e *router.NotCaughtUpError
 	if !errors.As(err, &e) {
 		return err

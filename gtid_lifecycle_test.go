@@ -163,20 +163,26 @@ func TestGTIDCloseDuringTraffic(t *testing.T) {
 		for range 3 {
 			letGo(t, c)
 			config := gtidConfig(c, name)
-			config.Strategy = readroute.PositionWait(time.Minute)
+			config.Strategy, config.CaptureTimeout = readroute.PositionWait(time.Minute), time.Minute
 			db, err := readroute.Open(config)
 			require.NoError(t, err)
 			require.NoError(t, db.WaitReady(testContext(t)))
 			holdBack(t, c)
 			var done atomic.Int64
 			var wg sync.WaitGroup
-			for w := range 16 {
+			ends := make(chan error, 16)
+			for w := range cap(ends) {
 				wg.Go(func() {
+					ctx := context.Background()
+					if w%2 == 1 {
+						ctx = readroute.WithFallback(ctx, readroute.FallbackError)
+					}
 					for i := w; ; i++ {
-						err := gtidWork(context.Background(), db, table, i)
+						err := gtidWork(ctx, db, table, i)
 						done.Add(1)
 						if err != nil && db.PingContext(context.Background()) != nil {
-							return // it is closed
+							ends <- err
+							return
 						}
 					}
 				})
@@ -186,6 +192,9 @@ func TestGTIDCloseDuringTraffic(t *testing.T) {
 			require.NoError(t, db.Close())
 			wg.Wait()
 			require.Less(t, time.Since(began), 10*time.Second)
+			for range cap(ends) {
+				require.ErrorContains(t, <-ends, "sql: database is closed")
+			}
 			require.NoError(t, db.Close(), "it may be called more than once")
 			require.Zero(t, db.RouteStats().Waiting)
 			_, err = db.ExecContext(testContext(t), "INSERT INTO "+table+" (id) VALUES (1)")

@@ -222,7 +222,7 @@ func TestCloseDuringTraffic(t *testing.T) {
 	table := newTable(t, c, "id int")
 	goroutines := runtime.NumGoroutine()
 	config := named(c, "traffic")
-	config.Strategy = readroute.PositionWait(10 * time.Second)
+	config.Strategy, config.CaptureTimeout = readroute.PositionWait(10*time.Second), 10*time.Second
 	db, err := readroute.Open(config)
 	require.NoError(t, err)
 	require.NoError(t, db.WaitReady(testContext(t)))
@@ -240,6 +240,9 @@ func TestCloseDuringTraffic(t *testing.T) {
 						started <- struct{}{}
 					}
 					ctx := readroute.WithSession(ctx)
+					if i%8 > 3 {
+						ctx = readroute.WithFallback(ctx, readroute.FallbackError)
+					}
 					var err error
 					switch i % 4 {
 					case 0:
@@ -311,11 +314,12 @@ func TestCloseIsFinal(t *testing.T) {
 			require.EqualError(t, err, closed)
 			_, err = db.PrepareContext(ctx, "SELECT 1")
 			require.EqualError(t, err, closed)
-			require.Error(t, stmt.QueryRowContext(ctx).Scan(new(int)))
+			require.EqualError(t, stmt.QueryRowContext(ctx).Scan(new(int)), closed)
 			require.EqualError(t, db.PingContext(ctx), closed)
 			require.EqualError(t, db.PrimaryRaw(ctx, func(any) error { return nil }), closed)
 			require.EqualError(t, db.PrimaryDB().PingContext(ctx), closed)
-			require.Error(t, db.Fence(ctx))
+			require.EqualError(t, db.Fence(ctx), closed)
+			require.EqualError(t, db.WaitReady(ctx), closed)
 			_, err = db.Explain(ctx, "SELECT 1")
 			require.NoError(t, err)
 			require.Len(t, db.Nodes(), 3)

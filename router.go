@@ -78,7 +78,7 @@ func Open(config Config) (*DB, error) {
 		Process:       config.WithoutSession == WithoutSessionProcess,
 		OnDiscard:     db.onDiscard,
 		OnPooledState: db.onPooledState,
-		Refusal:       refusal,
+		Refusal:       db.refusal,
 
 		CaptureTimeout: config.CaptureTimeout,
 	}
@@ -221,6 +221,7 @@ func (db *DB) decision(d *router.Decided) Decision {
 // stop ends everything behind the routed pool.
 func (db *DB) stop() error {
 	close(db.closing)
+	db.router.Close()
 	db.captures.Close()
 	db.monitor.Close()
 	errs := []error{db.catalogue.close(), db.plain.close()}
@@ -248,7 +249,7 @@ func (db *DB) Explain(ctx context.Context, query string) (Decision, error) {
 		Replica: core.AnyNode,
 		Dry:     true,
 	}, &d)
-	d.Err = refusal(d.Err)
+	d.Err = db.refusal(d.Err)
 	return db.decision(&d), d.Err
 }
 
@@ -265,7 +266,7 @@ func (db *DB) WaitReady(ctx context.Context) error {
 		select {
 		case <-ticker.C:
 		case <-db.closing:
-			return db.PingContext(ctx) // the error of a closed *sql.DB
+			return db.closed(ctx)
 		case <-ctx.Done():
 			return fmt.Errorf("readroute: wait for cluster %q: %s: %w", db.config.Name, missing, ctx.Err())
 		}
@@ -308,16 +309,25 @@ func (db *DB) missing() string {
 
 // Fence makes the session of ctx need everything that is committed when Fence is called, by anyone: what a worker calls
 // when its job was written inside a transaction, where no token could exist yet. It blocks for one coalesced position
-// read on the primary, or until ctx ends; then the session reads from the primary for StickyWindow and the error says
-// why. Without a session in ctx it returns an error and does nothing. A fence is no write: [Codec.Inject], and an answer to a request
-// that wrote, carry what it asks for; to one that only fenced, [Codec.Middleware], Reply and Save tell nothing.
+// read on the primary, for at most CaptureTimeout, or until ctx ends. The session is held to that position in any case: while
+// the primary has not told it, reads wait for it as they do after a write, and run on the primary. So a primary that does not answer is
+// no error of Fence. The end of ctx is one, and so is a closed pool, with the error of a closed *sql.DB. Without a session in ctx it
+// returns an error and does nothing. A fence is no write: [Codec.Inject], and an answer to a request that wrote, carry what it asks for; to
+// one that only fenced, [Codec.Middleware], Reply and Save tell nothing.
 func (db *DB) Fence(ctx context.Context) error {
 	s := SessionFrom(ctx)
 	if s == nil {
 		return errors.New("readroute: Fence: the context carries no session; make one with WithSession")
 	}
-	return db.router.Fence(ctx, &s.core)
+	err := db.router.Fence(ctx, &s.core)
+	if errors.Is(err, monitor.ErrClosed) || db.isClosing() {
+		return db.closed(ctx)
+	}
+	return err
 }
+
+// closed returns the error of a closed *sql.DB, once the routed pool is closing.
+func (db *DB) closed(ctx context.Context) error { return db.PingContext(context.WithoutCancel(ctx)) }
 
 // MayCache reports whether what a read in ctx shows may be put into a cache that others read from. It may when the read shows
 // everything that was committed before it began: [LevelGlobal], [LevelPrimary], or no session where that means the primary. It may not

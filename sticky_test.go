@@ -333,5 +333,39 @@ func TestFence(t *testing.T) {
 	failed := readroute.ContextWithSession(testContext(t), readroute.SessionFrom(cancelled))
 	seen.take()
 	countIn(t, failed, db, table)
-	require.Equal(t, readroute.ReasonSticky, seen.one(t).Reason, "a fence that failed is no fence that was not asked for")
+	require.NotZero(t, seen.one(t))
+	token, err = readroute.SessionFrom(failed).Token(failed)
+	require.NoError(t, err)
+	require.False(t, token.IsZero(), "a fence that failed is no fence that was not asked for")
+}
+
+// TestFenceWhileThePrimaryIsSilent: a fence comes back from a primary that does not answer, without any deadline of the caller's, and
+// holds its session all the same, for however long it takes until the primary tells what it had.
+func TestFenceWhileThePrimaryIsSilent(t *testing.T) {
+	c := breakable(t)
+	table := newTable(t, c, "id int")
+	config := configFor(c)
+	config.StickyWindow = 50 * time.Millisecond
+	seen := record(&config)
+	db := open(t, config)
+	pauseReplay(t, c)
+	require.NoError(t, c.Primary().Exec(testContext(t), "INSERT INTO "+table+" VALUES (1)"))
+	require.NoError(t, c.Primary().Freeze(testContext(t)))
+	ctx := readroute.WithSession(context.Background())
+	began := time.Now()
+	require.NoError(t, db.Fence(ctx))
+	require.Less(t, time.Since(began), readroute.DefaultCaptureTimeout+5*time.Second, "a busy machine, and no more")
+	<-time.After(2 * config.StickyWindow)
+	failing := readroute.WithFallback(ctx, readroute.FallbackError)
+	for range 3 {
+		require.ErrorIs(t, db.QueryRowContext(failing, "SELECT count(*) FROM "+table).Scan(new(int)), readroute.ErrNotCaughtUp)
+	}
+	require.NoError(t, c.Primary().Thaw(testContext(t)))
+	require.Equal(t, 1, countIn(t, ctx, db, table))
+	resumeReplay(t, c)
+	eventually(t, "a replica serves the session", func() bool {
+		seen.take()
+		require.Equal(t, 1, countIn(t, ctx, db, table))
+		return seen.one(t).Role == readroute.RoleReplica
+	})
 }

@@ -193,3 +193,11 @@ func (f *Floor) dated(ctx context.Context, p Position, floor uint32) (Position, 
 	}
 	return f.Place.Date(ctx, p, floor)
 }
+
+// Fence makes the session need all that the primary has when capture is read, whoever wrote it.
+// window is how long the primary is asked for when that is never known.
+func (s *Session) Fence(cluster string, now time.Time, capture *Capture, window time.Duration) {
+	s.update(cluster, func(c clusterState) clusterState {
+		return c.add(pending{capture: capture, window: window, fence: true}, now)
+	})
+}

@@ -46,6 +46,7 @@ type pending struct {
 	window  time.Duration // how long the primary is asked for when the capture cannot speak for the write
 	own     bool          // a later capture does not stand in for this one: the write's outcome was unknown
 	anybody bool          // it was a read, and what is left of that is with whoever is the primary now
+	fence   bool          // all that its server had is needed, whoever wrote it
 	judge   []Position    // positions to be judged by the capture: lost, or carried over to a newer timeline
 }
 
@@ -212,13 +213,18 @@ func (c *clusterState) absorb(now time.Time) (next clusterState, verdict Verdict
 
 func (c *clusterState) apply(p pending, r *CaptureResult, now time.Time) Verdict {
 	verdict := VerdictNone
-	if len(p.judge) == 0 && !p.anybody {
+	if len(p.judge) == 0 && !p.anybody && !p.fence {
 		// A write that found its capture joined by an earlier one has not said when it was: before this.
 		c.entry.At = later(c.entry.At, r.At)
 	}
 	switch {
 	case r.Err != nil || r.Position.IsZero():
 		c.entry.Until = later(c.entry.Until, now.Add(p.window))
+		return verdict
+	case p.fence:
+		whole := *r
+		whole.Need = Position{}
+		c.require(&whole, p.window, now)
 		return verdict
 	case len(p.judge) == 0 && !p.anybody && p.writer != r.Start:
 		// Another server answered than the one that wrote, or another run of it. Whether it has the write nobody knows, so the primary
@@ -365,7 +371,7 @@ func (c clusterState) add(p pending, now time.Time) clusterState {
 	}
 	var list []pending
 	for _, q := range c.pending {
-		if plain && q.plain() && q.writer == p.writer {
+		if plain && q.plain() && q.writer == p.writer || p.fence && q.fence {
 			continue // whatever it has found, or will: this one begins later
 		}
 		list = append(list, q)
@@ -395,7 +401,7 @@ func (c *clusterState) waitsFor(writer Start, capture *Capture) bool {
 }
 
 // plain reports that a later capture stands in for this one.
-func (p *pending) plain() bool { return !p.own && !p.anybody && len(p.judge) == 0 }
+func (p *pending) plain() bool { return !p.own && !p.anybody && !p.fence && len(p.judge) == 0 }
 
 // Open records that a write has begun to hand out rows and has not ended. Close ends it.
 func (s *Session) Open(cluster string) {

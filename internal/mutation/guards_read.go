@@ -16,9 +16,9 @@ var readGuards = []guard{
 	}),
 	simulated("fence_holds", soon, guard{
 		name: "after a fence the session needs what the primary had",
-		file: "internal/router/fence.go",
-		old:  "\t\te.Positions = []core.Position{p}\n",
-		new:  "\t\te.Positions = nil\n",
+		file: "internal/core/floor.go",
+		old:  "\t\treturn c.add(pending{capture: capture, window: window, fence: true}, now)\n",
+		new:  "\t\treturn c\n",
 	}),
 	{
 		name: "what was read at LevelCausal counts on the next server",

@@ -27,6 +27,9 @@ func (r *Router) protect(ctx context.Context, in *core.Input, out *Decided) {
 		out.Slot = true
 	case <-timer.C:
 		out.Node, out.Reason, out.Err = -1, core.ReasonProtected, ErrProtected
+		if r.closed.Load() {
+			out.Err = ErrClosed
+		}
 	case <-ctx.Done():
 		out.Node, out.Err = -1, ctx.Err()
 	}

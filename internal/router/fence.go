@@ -8,27 +8,25 @@ import (
 	"github.com/readroute/readroute/internal/core"
 )
 
-// Fence makes a session need everything that is committed now. Whoever is answered has written nothing of it.
+// Fence makes a session need everything that is committed now. It waits for the primary's position for at most CaptureTimeout, or
+// until ctx ends. The session is held to that position whether it is known by then or not. Whoever is answered has written nothing of it.
 func (r *Router) Fence(ctx context.Context, session *core.Session) error {
-	began := time.Now()
-	e := core.Entry{Cluster: r.cfg.Cluster}
 	if r.cfg.Strategy.Sticky {
-		e.At, e.Until = began, began.Add(r.cfg.Strategy.Window)
+		began := time.Now()
+		e := core.Entry{Cluster: r.cfg.Cluster, At: began, Until: began.Add(r.cfg.Strategy.Window)}
 		session.Learn(e, r.cfg.Strategy.Window)
 		return nil
 	}
 	c := r.Captures.Join()
-	if err := c.Wait(ctx); err != nil {
-		e.Until = time.Now().Add(r.cfg.Strategy.Window)
-		session.Learn(e, r.cfg.Strategy.Window)
+	session.Fence(r.cfg.Cluster, time.Now(), c, r.cfg.Strategy.Window)
+	r.waitCapture(ctx, c)
+	err := ctx.Err()
+	if result := c.Result(); result != nil {
+		err = result.Err
+	}
+	if err != nil {
 		return fmt.Errorf("readroute: fence cluster %q: %w", r.cfg.Cluster, err)
 	}
-	if p := c.Result().Position; p.IsZero() {
-		e.Until = time.Now().Add(r.cfg.Strategy.Window) // a cluster without positions: only the primary shows it for certain
-	} else {
-		e.Positions = []core.Position{p}
-	}
-	session.Learn(e, r.cfg.Strategy.Window)
 	return nil
 }
 

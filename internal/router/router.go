@@ -20,9 +20,10 @@ var (
 	ErrProtected   = errors.New("readroute: too many reads fall back to the primary")
 	ErrUnknownNode = errors.New("readroute: no node of that name")
 	ErrUnknownTag  = errors.New("readroute: no node has that tag")
-	ErrClosed      = errors.New("readroute: closed")
 	// ErrPositionLost is matched by the error of a read that may not fall back, beside ErrNotCaughtUp.
 	ErrPositionLost = errors.New("readroute: the primary has lost the session's position")
+	// ErrClosed is that of a statement that has waited when the router was closed.
+	ErrClosed = errors.New("readroute: closed")
 )
 
 // WithoutSession says what a read gets whose context carries no session and no level.
@@ -64,9 +65,10 @@ type Router struct {
 
 	cfg      Config
 	places   []core.Place
-	tags     map[string]uint64        // nodes, by tag
-	barred   uint64                   // nodes that have a tag
-	control  atomic.Uint64            // a control
+	tags     map[string]uint64 // nodes, by tag
+	barred   uint64            // nodes that have a tag
+	control  atomic.Uint64     // a control
+	closed   atomic.Bool
 	goOn     atomic.Pointer[[]string] // transactions that were under way on the primary for too long to be just committing
 	inflight []load                   // statements that run on each node
 	fallback chan struct{}            // a slot for each read that falls back; nil: no limit
@@ -212,14 +214,28 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 		} else {
 			in.Budget = 0
 		}
-		if ctx.Err() != nil {
-			out.Level, out.Reason, out.Err = in.Level, d.Reason, ctx.Err()
+		if err := r.over(ctx); err != nil {
+			out.Level, out.Reason, out.Err = in.Level, d.Reason, err
 			out.Waited = req.Waited + time.Since(began)
 			return
 		}
 		in.PrimaryAll = in.PrimaryAll || r.Mode() != ModeRoute // it may have been changed during the wait
 	}
 }
+
+// over returns why a statement that has waited needs no answer any more.
+func (r *Router) over(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if r.closed.Load() {
+		return ErrClosed
+	}
+	return nil
+}
+
+// Close has statements that wait end with ErrClosed, once what they wait for is closed.
+func (r *Router) Close() { r.closed.Store(true) }
 
 // now is the clock of a session.
 var now = time.Now

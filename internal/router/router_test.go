@@ -12,6 +12,7 @@ import (
 
 	"github.com/readroute/readroute/internal/core"
 	"github.com/readroute/readroute/internal/fakenode"
+	"github.com/readroute/readroute/internal/monitor"
 	"github.com/readroute/readroute/internal/router"
 )
 
@@ -527,10 +528,7 @@ func TestRouteFence(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, `"main"`)
 		d, _ = r.read(ctx)
-		r.wants(d, 0, core.ReasonSticky)
-		time.Sleep(window)
-		d, _ = r.read(ctx)
-		r.wants(d, 1, core.ReasonCovered)
+		r.wants(d, 0, core.ReasonCapturePending)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		r := route(t, func(c *router.Config) { c.Strategy = core.Strategy{Sticky: true, Window: window} }, 100, newNodes(1)...)
@@ -545,6 +543,49 @@ func TestRouteFence(t *testing.T) {
 		d, _ = r.read(ctx)
 		r.wants(d, 1, core.ReasonCovered)
 	})
+}
+
+// TestFenceHasABound: a fence waits for the primary no longer than a read does. It holds its session all the same: until the position is
+// known its reads are on the primary, for however long that takes, and a replica that is late serves none of them afterwards.
+func TestFenceHasABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := route(t, nil, 100, newNodes(1)...)
+		s, ctx := session(t.Context())
+		r.nodes[0].Set(func(s *fakenode.State) { s.LSN, s.Frozen = 0x6000, true }) // with somebody else's write
+		for range 3 * 16 {
+			began := time.Now()
+			require.NoError(t, r.Fence(t.Context(), s))
+			require.Equal(t, captureTimeout, time.Since(began))
+		}
+		time.Sleep(2 * window)
+		d, took := r.read(ctx)
+		r.wants(d, 0, core.ReasonCapturePending)
+		require.Equal(t, captureTimeout, took)
+		_, err := s.Token(timeout(t, time.Second), time.Now, window)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+
+		r.nodes[0].Set(func(s *fakenode.State) { s.Frozen = false })
+		time.Sleep(3 * time.Second)
+		d, _ = r.read(ctx)
+		require.Equal(t, core.RolePrimary, d.Role, "%+v", d)
+		need, _ := s.View(cluster, time.Now)
+		require.Equal(t, []core.Position{position(1, 0x6000)}, need.Positions)
+		require.Nil(t, need.Pending)
+		require.True(t, need.LastWrite.Before(time.Now().Add(-window)), "a fence is no write")
+		r.nodes[1].Set(func(s *fakenode.State) { s.LSN = 0x6000 })
+		time.Sleep(time.Second)
+		d, _ = r.read(ctx)
+		r.wants(d, 1, core.ReasonCovered)
+
+		r.Captures.Close()
+		require.ErrorIs(t, r.Fence(t.Context(), s), monitor.ErrClosed)
+	})
+}
+
+func timeout(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // TestRouteDry: a dry run asks nobody, waits for nothing, and takes no slot.
@@ -697,6 +738,49 @@ func TestRouteExpectsAWait(t *testing.T) {
 			require.InDelta(t, 6*time.Second, detail.Expected, float64(2*time.Second))
 		}
 	})
+}
+
+// TestRouteEndsWithClose: whatever a read waits for, Close ends it with the one error that says so, and with no fallback.
+func TestRouteEndsWithClose(t *testing.T) {
+	for name, before := range map[string]func(*routed) *core.Options{
+		"a replica": func(r *routed) *core.Options {
+			s, _ := session(context.Background(), position(1, 0x5800))
+			return &core.Options{Session: s}
+		},
+		"a capture": func(r *routed) *core.Options {
+			r.nodes[0].Set(func(s *fakenode.State) { s.Frozen = true })
+			s, _ := session(context.Background())
+			r.wrote(s)
+			return &core.Options{Session: s}
+		},
+		"a slot": func(r *routed) *core.Options {
+			r.nodes[1].Set(func(s *fakenode.State) { s.Err = errRefused })
+			<-time.After(2 * time.Second)
+			d, _ := r.read(core.NewContext(context.Background(), &core.Options{Session: new(core.Session)}))
+			require.True(r.tb, d.Slot)
+			return &core.Options{Session: new(core.Session)}
+		},
+	} {
+		for _, fallback := range []core.Fallback{core.FallbackPrimary, core.FallbackError} {
+			synctest.Test(t, func(t *testing.T) {
+				r := route(t, func(c *router.Config) { c.FallbackLimit = 1 }, 100, newNodes(1)...)
+				r.nodes[0].Set(func(s *fakenode.State) { s.LSN = 0x6000 })
+				require.NoError(t, r.Captures.Join().Wait(t.Context()))
+				o := before(r)
+				if o.Fallback = fallback; name == "a slot" {
+					o.Fallback = core.FallbackPrimary
+				}
+				time.AfterFunc(10*time.Millisecond, func() {
+					r.Close()
+					r.Captures.Close()
+					r.Monitor.Close()
+				})
+				d, _ := r.read(core.NewContext(t.Context(), o))
+				require.Equal(t, router.ErrClosed, d.Err, "%s: %+v", name, d)
+				require.Equal(t, -1, d.Node)
+			})
+		}
+	}
 }
 
 // TestRouteWithoutSession: what a read gets that has said nothing is the configuration's word.
