@@ -27,7 +27,8 @@ const (
 )
 
 // CodecConfig says how tokens leave a process and come back. It needs Keys, or Unsigned. The zero value of every other
-// field means its default; a negative value is refused by [NewCodec] unless the field says otherwise. All processes that
+// field means its default; a negative value is refused by [NewCodec] unless the field says otherwise, and so is a duration of more
+// than ten years. All processes that
 // hand each other tokens use the same Keys, Header and Cookie.
 type CodecConfig struct {
 	// Keys sign and verify. The first one signs; each of them verifies. To change keys without a bad token in between: add
@@ -39,7 +40,8 @@ type CodecConfig struct {
 	// to the wait timeout or go to the primary, and read less fresh data than his own writes; nothing else. It excludes Keys.
 	Unsigned bool
 
-	// MaxAge is how long after it was encoded a token is good; an older one is a bad token. Keep it above the MaxLag and the
+	// MaxAge is how long after it was encoded a token is good, with ClockSkew on top, since nobody knows whose clock is behind; an
+	// older one is a bad token. Keep it above the MaxLag and the
 	// StickyWindow of every cluster, and above the time that a message may lie in a queue. It is also the Max-Age of cookies.
 	// Defaults to 5 minutes. Negative means no limit, and cookies with the default Max-Age.
 	MaxAge time.Duration
@@ -161,6 +163,16 @@ func (c *CodecConfig) validate() error {
 	}
 	if c.ClockSkew < 0 || c.StickyWindow < 0 {
 		bad("ClockSkew is %v and StickyWindow %v, neither must be negative", c.ClockSkew, c.StickyWindow)
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"MaxAge", c.MaxAge}, {"ClockSkew", c.ClockSkew}, {"StickyWindow", c.StickyWindow}, {"CaptureTimeout", c.CaptureTimeout},
+	} {
+		if d.value > maxSetting {
+			bad("%s is %v, at most %v (ten years) is possible", d.name, d.value, maxSetting)
+		}
 	}
 	if d := c.withDefaults(); d.MaxAge > 0 && d.StickyWindow > d.MaxAge {
 		bad("StickyWindow is %v, longer than the MaxAge of %v", d.StickyWindow, d.MaxAge)

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -44,6 +45,10 @@ func TestCodecConfig(t *testing.T) {
 		"ClockSkew is -1ns":           {Unsigned: true, ClockSkew: -1},
 		"StickyWindow -1ns":           {Unsigned: true, StickyWindow: -1},
 		"longer than the MaxAge":      {Unsigned: true, MaxAge: time.Second},
+		"MaxAge is 2562047h47m16":     {Unsigned: true, MaxAge: math.MaxInt64},
+		"ClockSkew is 87600h0m1s":     {Unsigned: true, ClockSkew: 87600*time.Hour + time.Second},
+		"StickyWindow is 2562047":     {Unsigned: true, MaxAge: -1, StickyWindow: math.MaxInt64},
+		"CaptureTimeout is 25620":     {Unsigned: true, CaptureTimeout: math.MaxInt64},
 		"MaxSize is 95":               {Unsigned: true, MaxSize: 95},
 		"MaxSize is 4097":             {Unsigned: true, MaxSize: 4097},
 		"Header is \"a b\"":           {Unsigned: true, Header: "a b"},
@@ -59,6 +64,7 @@ func TestCodecConfig(t *testing.T) {
 	require.ErrorContains(t, err, "MaxSize")
 	require.ErrorContains(t, err, "Header", "every problem is named")
 	for _, config := range []readroute.CodecConfig{
+		{Unsigned: true, MaxAge: 87600 * time.Hour, ClockSkew: 87600 * time.Hour, StickyWindow: 87600 * time.Hour},
 		{Unsigned: true}, {Keys: good}, {Keys: good, MaxAge: -1, CaptureTimeout: -1, StickyWindow: time.Hour}, {Keys: good, Cookie: "-"},
 	} {
 		_, err := readroute.NewCodec(config)

@@ -171,7 +171,7 @@ func (t Token) shortened(until time.Time) Token {
 
 // Decode reads a text of [Codec.Encode]. The empty text is the zero Token. Every other text that is not good gives an error
 // that matches [ErrBadToken]: [ErrTokenForged] when no key of the codec has signed it, or it is signed and the codec has no
-// keys, [ErrTokenExpired] when it is older than MaxAge, [ErrTokenFuture] when it is from further in the future than
+// keys, [ErrTokenExpired] when it is older than MaxAge and ClockSkew, [ErrTokenFuture] when it is from further in the future than
 // ClockSkew, and no other sentinel when it is malformed. Treat it as "written just now" ([PrimaryFor]), never as "no token".
 // Its cost is bounded whatever the text is; of a signed token nothing is read before its signature is known to be good.
 func (c *Codec) Decode(text string) (Token, error) { return c.decodeAt(text, time.Now()) }

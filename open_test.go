@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"sync"
@@ -57,6 +58,17 @@ func TestOpenNamesEveryProblem(t *testing.T) {
 	_, err = readroute.Open(readroute.Config{})
 	require.ErrorIs(t, err, readroute.ErrBadConfig)
 	require.ErrorContains(t, err, "no Primary")
+	const forEver = math.MaxInt64
+	_, err = readroute.Open(readroute.Config{
+		Strategy: readroute.Sticky(forEver), MaxLag: forEver, StickyWindow: forEver, CaptureTimeout: forEver, ProbeInterval: forEver,
+		ProbeTimeout: forEver, CatalogueInterval: forEver,
+		Primary: readroute.Node{Name: "p", Connector: readroute.Postgres(""), ConnMaxLifetime: forEver},
+	})
+	for _, what := range []string{
+		"Strategy", "MaxLag", "StickyWindow", "CaptureTimeout", "ProbeInterval", "ProbeTimeout", "CatalogueInterval", "ConnMaxIdleTime",
+	} {
+		require.ErrorContains(t, err, what+" is 2562047h47m16", "a sum would be negative")
+	}
 	many := readroute.Config{Primary: readroute.Node{Name: "p", Connector: readroute.Postgres("")}}
 	for i := range 64 {
 		many.Replicas = append(many.Replicas, readroute.Node{Name: fmt.Sprint(i), Connector: readroute.Postgres("")})

@@ -34,8 +34,11 @@ const (
 // maxNodes is how many nodes a decision can hold.
 const maxNodes = 64
 
+// maxSetting is the longest that a duration can be set to: sums of a few of them, and of one and a time, fit.
+const maxSetting = 10 * 365 * 24 * time.Hour
+
 // Config says what a [DB] is made of. Only Primary is needed. The zero value of every other field means its default; a
-// negative value is refused by [Open] unless the field says otherwise.
+// negative value is refused by [Open] unless the field says otherwise, and so is a duration of more than ten years.
 type Config struct {
 	// Name is the cluster's name: tokens carry positions by it, so every process of a service must use the same one, and
 	// two clusters different ones. At most 255 bytes; a token of 64 characters needs at most 16.
@@ -258,9 +261,13 @@ func (c *Config) validate() error {
 	}{
 		{"Strategy", c.Strategy.d}, {"MaxLag", c.MaxLag}, {"StickyWindow", c.StickyWindow},
 		{"CaptureTimeout", c.CaptureTimeout}, {"ProbeInterval", c.ProbeInterval}, {"ProbeTimeout", c.ProbeTimeout},
+		{"CatalogueInterval", c.CatalogueInterval},
 	} {
-		if d.value < 0 {
+		if d.value < 0 && d.name != "CatalogueInterval" {
 			bad("%s is %v, it must not be negative", d.name, d.value)
+		}
+		if d.value > maxSetting {
+			bad("%s is %v, at most %v (ten years) is possible", d.name, d.value, maxSetting)
 		}
 	}
 	if c.FallbackLimit < 0 || c.MaxWaiters < 0 {
@@ -353,6 +360,9 @@ func (n *Node) validate() []error {
 		if v.value < 0 {
 			problems = append(problems, fmt.Errorf("%s is negative", v.name))
 		}
+	}
+	if d := max(n.ConnMaxLifetime, n.ConnMaxIdleTime); d > maxSetting {
+		problems = append(problems, fmt.Errorf("ConnMaxLifetime or ConnMaxIdleTime is %v, at most %v (ten years) is possible", d, maxSetting))
 	}
 	return problems
 }
