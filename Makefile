@@ -44,8 +44,8 @@ compat-mysql: ## go-sql-driver/mysql's own test suite, on the bare driver and th
 bench: deps ## all benchmarks
 	$(call each,go test -run XXX -bench . -benchmem ./...)
 
-bench-check: ## the cost of a routed read beside a bare one, without servers: not 15 % higher than in testdata/bench.txt
-	go test -count 1 -run '^TestBenchCheck$$' -v . -bench-check
+bench-check: ## the cost of a routed read beside a bare one, without servers: not 15 % higher than in testdata/bench.txt; that of a token
+	go test -count 1 -run '^(TestBenchCheck|TestCodec(Allocations|Cost|ForgedTokensLeaveNothing))$$' -v . -bench-check
 
 lint: ## gofmt, go vet and, where it is installed, golangci-lint
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }
