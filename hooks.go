@@ -32,7 +32,7 @@ const (
 	EventSharedEndpoint  EventKind = "shared_endpoint"  // several servers answer under a node's name
 	EventPositionForeign EventKind = "position_foreign" // another server than the one that wrote gave the position
 	EventPositionLost    EventKind = "position_lost"    // the primary does not have a session's position
-	EventPositionEnded   EventKind = "position_ended"   // the timeline of a session's position has ended
+	EventPositionEnded   EventKind = "position_ended"   // the timeline of a session's position has ended, or its row was pruned
 	EventReadAhead       EventKind = "read_ahead"       // a causal read ran on the primary, which may not show yet what a replica showed before
 	EventStateDiscarded  EventKind = "state_discarded"  // a connection was closed because it carried session state
 	EventSetting         EventKind = "setting"          // a setting of a node fights the library; Why says which and what to do

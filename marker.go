@@ -116,7 +116,8 @@ func readMarker(ctx context.Context, db *sql.DB, table marker.Table) (rows [][]s
 // PruneMarker deletes, through db, the rows of the marker table that were last moved longer than age ago by the clocks of their
 // writers, and returns how many, also beside an error. They are rows of processes that are gone, as a rule; one that still runs takes a new row
 // when it writes again. A session whose token names a deleted row reads from the primary until it writes again, so age
-// should be longer than tokens live: a day is a good value. For the next probe replicas cannot be measured. age must be positive.
+// should be longer than tokens live: a day is a good value. A row that was moved less than an hour ago and is deleted all the same passes
+// for lost ([EventPositionLost]). For the next probe replicas cannot be measured. age must be positive.
 //
 // The only field of m that counts is Table. It blocks until the database has answered or ctx ends.
 func PruneMarker(ctx context.Context, db *sql.DB, m Marker, age time.Duration) (deleted int64, err error) {

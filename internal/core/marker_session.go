@@ -7,6 +7,7 @@ import "time"
 func (s *Session) Marked(cluster string, p Position, now time.Time, window time.Duration) {
 	s.grow(cluster, func(c clusterState) clusterState {
 		c.entry.At = later(c.entry.At, now)
+		c.marked, c.markedAt = p.Markers(), now
 		merged, ok := MergePositions(c.entry.Positions, p)
 		if !ok {
 			c.entry.Until = later(c.entry.Until, now.Add(window))
@@ -20,8 +21,19 @@ func (s *Session) Marked(cluster string, p Position, now time.Time, window time.
 	})
 }
 
-// hadBefore reports that the primary does not show a row of p that it has shown to this process, which knows when: the row's first
-// transaction is lost, or it was forgotten long after. Of a row that only a token tells of nobody can say that.
-func (c *clusterState) hadBefore(p Position, r *CaptureResult) bool {
-	return p.Kind == KindMarker && !c.captured.IsZero() && r.At.After(c.captured) && !r.Position.Markers().Contains(p.Markers())
+// MarkerKept is for how long at least nobody forgets a row that was moved: one that is not there any more by then is lost.
+const MarkerKept = time.Hour
+
+// absent says what it tells of p that the primary does not show rows of it at all which it has shown to this process, and when. The row of
+// the session's last write is lost, with its first transaction, while nobody can have forgotten it. Any other was forgotten, as it may be
+// when it has not moved for long: all that it stood for is there. Of a row that only a token tells of nobody can say either.
+func (c *clusterState) absent(p Position, r *CaptureResult) Verdict {
+	shown := r.Position.Markers()
+	switch {
+	case p.Kind != KindMarker || c.captured.IsZero() || !r.At.After(c.captured) || shown.Contains(p.Markers()):
+		return VerdictNone
+	case !c.marked.IsZero() && p.Markers().Contains(c.marked) && !shown.Contains(c.marked) && r.At.Sub(c.markedAt) < MarkerKept:
+		return VerdictLost
+	}
+	return VerdictReplaced
 }

@@ -179,26 +179,39 @@ func TestSessionJudgedByMarkers(t *testing.T) {
 	for name, c := range map[string]struct {
 		required, primary string
 		here              bool
+		later             time.Duration
 		want              core.Verdict
 	}{
-		"written here and there":   {"a:2", "a:2", true, core.VerdictNone},
-		"written here and behind":  {"a:2", "a:1", true, core.VerdictLost},
-		"written here and unknown": {"a:1", "b:1", true, core.VerdictLost},
-		"token and there":          {"a:2", "a:3", false, core.VerdictNone},
-		"token and behind":         {"a:2", "a:1", false, core.VerdictLost},
-		"token and unknown":        {"a:1", "b:1", false, core.VerdictNone},
+		"written here and there":             {"a:2", "a:2", true, time.Second, core.VerdictNone},
+		"written here and behind":            {"a:2", "a:1", true, time.Second, core.VerdictLost},
+		"written here and unknown":           {"a:1", "b:1", true, time.Second, core.VerdictLost},
+		"written here long ago and behind":   {"a:2", "a:1", true, 25 * time.Hour, core.VerdictLost},
+		"written here long ago and pruned":   {"a:1", "b:1", true, 25 * time.Hour, core.VerdictReplaced},
+		"written here, an older row pruned":  {"old:4,a:2", "a:2,b:1", true, time.Second, core.VerdictReplaced},
+		"written here, and an older row too": {"old:4,a:2", "b:1", true, time.Second, core.VerdictLost},
+		"token and there":                    {"a:2", "a:3", false, time.Second, core.VerdictNone},
+		"token and behind":                   {"a:2", "a:1", false, time.Second, core.VerdictLost},
+		"token and unknown":                  {"a:1", "b:1", false, time.Second, core.VerdictNone},
 	} {
 		var s core.Session
 		now := time.Now()
 		if c.here {
-			s.Marked("main", at(c.required), now, time.Hour)
+			if _, last, several := strings.Cut(c.required, ","); several {
+				s.Marked("main", at(c.required), now.Add(-48*time.Hour), time.Hour)
+				s.Marked("main", at(last), now, time.Hour)
+			} else {
+				s.Marked("main", at(c.required), now, time.Hour)
+			}
 		} else {
 			s.Require(core.Entry{Cluster: "main", Positions: []core.Position{at(c.required)}, At: now}, time.Hour)
 		}
 		capture := core.NewCapture(nil)
 		s.Judge("main", now, []core.Position{at(c.required)}, capture, time.Hour)
-		capture.Complete(core.CaptureResult{Position: at(c.primary), At: now.Add(time.Second)})
-		_, v := s.View("main", time.Now)
+		capture.Complete(core.CaptureResult{Position: at(c.primary), At: now.Add(c.later)})
+		need, v := s.View("main", time.Now)
 		require.Equal(t, c.want, v, name)
+		if v != core.VerdictNone {
+			require.Equal(t, []core.Position{at(c.primary)}, need.Positions, "%s: and it waits for nothing that will not come", name)
+		}
 	}
 }

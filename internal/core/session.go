@@ -29,6 +29,8 @@ type sessionState struct {
 type clusterState struct {
 	entry    Entry
 	captured time.Time // when the only position was captured; zero when that is not known, or there are several
+	marked   MarkerSet // the row that the last write has moved, at markedAt
+	markedAt time.Time
 	open     int       // writes that have handed out a row and not ended yet
 	floors   []*Floor  // what was read and is no position yet
 	gone     time.Time // when entry.Until is this, it is because no server can tell any more what was read
@@ -222,21 +224,19 @@ func (c *clusterState) apply(p pending, r *CaptureResult, now time.Time) Verdict
 		c.entry.Until = later(c.entry.Until, now.Add(p.window))
 		return verdict
 	case p.fence:
-		whole := *r
-		whole.Need = Position{}
-		c.require(&whole, p.window, now)
+		c.require(r.Position, r.At, p.window, now)
 		return verdict
 	case len(p.judge) == 0 && !p.anybody && p.writer != r.Start:
 		// Another server answered than the one that wrote, or another run of it. Whether it has the write nobody knows, so the primary
 		// is asked for a while; of the write nothing is left but what is in its position, which holds however late replicas are then.
 		c.entry.Until = later(c.entry.Until, now.Add(p.window))
-		c.require(r, p.window, now)
+		c.require(r.need(), r.At, p.window, now)
 		return VerdictForeign
 	}
 	for _, judged := range p.judge {
 		v := judge(judged, r)
-		if v == VerdictNone && c.hadBefore(judged, r) {
-			v = VerdictLost
+		if v == VerdictNone {
+			v = c.absent(judged, r)
 		}
 		if v != VerdictNone && slices.Contains(c.entry.Positions, judged) {
 			c.entry.Positions = slices.DeleteFunc(slices.Clone(c.entry.Positions), func(q Position) bool { return q == judged })
@@ -246,29 +246,33 @@ func (c *clusterState) apply(p pending, r *CaptureResult, now time.Time) Verdict
 	if len(p.judge) > 0 && verdict == VerdictNone {
 		return verdict
 	}
-	c.require(r, p.window, now)
+	need := r.need()
+	if len(p.judge) > 0 {
+		need = r.Position // also what others have written, as far as it is left
+	}
+	c.require(need, r.At, p.window, now)
 	return verdict
 }
 
-// require adds what a result asks for to what the session needs.
-func (c *clusterState) require(r *CaptureResult, window time.Duration, now time.Time) {
-	merged, ok := MergePositions(c.entry.Positions, r.need())
+// require adds what a capture has found at a moment to what the session needs.
+func (c *clusterState) require(p Position, at time.Time, window time.Duration, now time.Time) {
+	merged, ok := MergePositions(c.entry.Positions, p)
 	if !ok {
 		c.entry.Until = later(c.entry.Until, now.Add(window))
 		return
 	}
 	c.entry.Positions = merged
-	c.captured = capturedAt(merged, r, c.captured)
+	c.captured = capturedAt(merged, p, at, c.captured)
 }
 
-// capturedAt returns when the only position of a set was captured, after the result r was merged into it. A position that
+// capturedAt returns when the only position of a set was captured, after p, captured at a moment, was merged into it. A position that
 // came from elsewhere and is higher was captured at a time that nobody here knows.
-func capturedAt(merged []Position, r *CaptureResult, before time.Time) time.Time {
+func capturedAt(merged []Position, p Position, at, before time.Time) time.Time {
 	switch {
 	case len(merged) > 1:
 		return time.Time{}
-	case merged[0] == r.need():
-		return r.At
+	case merged[0] == p:
+		return at
 	}
 	return before
 }

@@ -106,7 +106,7 @@ var captureGuards = []guard{
 	{
 		name: "what is left of a write whose server is gone holds its session also when its window is over",
 		file: "internal/core/session.go",
-		old:  "\t\tc.require(r, p.window, now)\n\t\treturn VerdictForeign",
+		old:  "\t\tc.require(r.need(), r.At, p.window, now)\n\t\treturn VerdictForeign",
 		new:  "\t\treturn VerdictForeign",
 		pkg:  "internal/simulation", test: "TestAWriteOutlivesARestartOfThePrimary",
 	},
