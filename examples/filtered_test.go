@@ -41,9 +41,23 @@ func TestMarkerConformanceOfModules(t *testing.T) {
 	testModule(t, "../replicatest", "-run", "Marker|Conformance")
 }
 
+// TestTokenCodecMiddlewareTransportCarrierJobsStoreOfModules does the same for a pattern of any of these, which are what the modules are
+// about.
+func TestTokenCodecMiddlewareTransportCarrierJobsStoreOfModules(t *testing.T) {
+	onlyWhenAskedFor(t)
+	dirs := []string{"jobs", "tokenstore", "messages", "web"}
+	if os.Getenv("GOWORK") == "off" {
+		dirs = append(dirs, "../contrib/grpc") // which a pattern from the root does not reach then
+	}
+	require.Subset(t, modules(t, ".."), []string{filepath.FromSlash("../examples/jobs"), filepath.FromSlash("../contrib/grpc")})
+	for _, dir := range dirs {
+		testModule(t, filepath.FromSlash(dir), "-run", "Token|Codec|Middleware|Transport|Carrier|Jobs|Store|K5_")
+	}
+}
+
 // onlyWhenAskedFor skips a test of other modules that no -run has chosen: a run of everything runs it in the module itself.
 func onlyWhenAskedFor(t *testing.T) {
-	if flag.Lookup("test.run").Value.String() == "" || os.Getenv("GOWORK") == "off" {
+	if flag.Lookup("test.run").Value.String() == "" {
 		t.Skip("each module is tested by itself")
 	}
 }

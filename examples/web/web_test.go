@@ -29,9 +29,9 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestRouters: under each router a browser sees what it has saved, while the replica stands still: after a redirect, a
+// TestMiddlewareOfRouters: under each router a browser sees what it has saved, while the replica stands still: after a redirect, a
 // stream of parts and a panic that the router answers, over HTTP 1 and 2.
-func TestRouters(t *testing.T) {
+func TestMiddlewareOfRouters(t *testing.T) {
 	cluster := dbtest.StartPostgresT(t, dbtest.PostgresOptions{Standbys: 1})
 	db, err := readroute.Open(readroute.Config{
 		Primary:        readroute.Node{Name: "a", Connector: readroute.Postgres(cluster.Primary().DSN())},
