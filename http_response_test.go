@@ -488,10 +488,11 @@ func TestK5_16_ForgedTokensOverHTTP(t *testing.T) {
 	s := openShop(t, c, codecWith(t, "k1"), true, patient)
 	forged := codecWith(t, "k2").Encode(craft(t, "main", 7, 1, 1<<60))
 	s.seen.take()
+	const clients, requests = 8, 50
 	var wg sync.WaitGroup
-	for range 8 {
+	for range clients {
 		wg.Go(func() {
-			for range 50 {
+			for range requests {
 				r, _ := http.NewRequestWithContext(testContext(t), http.MethodGet, s.URL+"/?id=1", nil)
 				r.Header.Set(readroute.DefaultTokenHeader, forged)
 				answer, err := s.Client().Do(r)
@@ -500,11 +501,16 @@ func TestK5_16_ForgedTokensOverHTTP(t *testing.T) {
 					return
 				}
 				answer.Body.Close()
+				if answer.StatusCode != http.StatusOK {
+					t.Errorf("status %d", answer.StatusCode)
+				}
 			}
 		})
 	}
 	wg.Wait()
-	for _, d := range s.seen.take() {
+	seen := s.seen.take()
+	require.Len(t, seen, clients*requests)
+	for _, d := range seen {
 		require.Equal(t, readroute.ReasonSticky, d.Reason)
 		require.Zero(t, d.Waited)
 	}

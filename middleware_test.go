@@ -168,8 +168,8 @@ func (h *held) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// TestMiddlewareOverlappingResponses: two writes of one browser, the answer to the earlier one comes last. Nothing is
-// stale, and the cookies become one again.
+// TestMiddlewareOverlappingResponses: two writes of one browser, the answer to the earlier one comes last. The replicas have the earlier
+// one and not the later: a cookie that took the other's place would be read by. Nothing is stale, and the cookies become one again.
 func TestMiddlewareOverlappingResponses(t *testing.T) {
 	bothHTTP(t, func(t *testing.T, http2 bool) {
 		c := sharedCluster(t)
@@ -178,7 +178,6 @@ func TestMiddlewareOverlappingResponses(t *testing.T) {
 		user.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		h := &held{user.Transport, make(chan struct{}), make(chan struct{})}
 		user.Transport = h
-		pauseReplay(t, c)
 		post := func(id int, hold string) []*http.Cookie {
 			r, err := http.NewRequestWithContext(testContext(t), http.MethodPost, fmt.Sprintf("%s/?id=%d", s.URL, id), nil)
 			require.NoError(t, err)
@@ -192,11 +191,14 @@ func TestMiddlewareOverlappingResponses(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { post(1, "yes") })
 		<-h.arrived // with the smaller token
+		pauseReplay(t, c)
 		post(2, "")
 		close(h.free)
 		wg.Wait()
 
 		require.Len(t, user.tokens(), 2)
+		_, shown := newBrowser(t, s.Server).do(t, http.MethodGet, "/?id=1")
+		require.Equal(t, "1", shown, "the replicas have the earlier write")
 		for id := 1; id <= 2; id++ {
 			_, shown := user.do(t, http.MethodGet, fmt.Sprintf("/?id=%d", id))
 			require.Equal(t, "1", shown)
@@ -210,12 +212,32 @@ func TestMiddlewareOverlappingResponses(t *testing.T) {
 	})
 }
 
-// TestMiddlewareCookiesAreFew: however many writes a browser makes, the cookies are no more than twice the requests that it
+// TestMiddlewareMergesCookies: a request's session needs what the largest of its cookies asks for, in whatever order they come.
+func TestMiddlewareMergesCookies(t *testing.T) {
+	codec := codecWith(t, "k1")
+	low, high, other := craft(t, "main", 7, 1, 5), craft(t, "main", 7, 1, 9), craft(t, "other", 7, 1, 3)
+	want := low.Merge(high).Merge(other).String()
+	for _, order := range [][]readroute.Token{{low, high, other}, {high, low, other}, {other, high, low}} {
+		r := httptest.NewRequestWithContext(testContext(t), http.MethodGet, "/", nil)
+		for i, token := range order {
+			r.AddCookie(&http.Cookie{Name: fmt.Sprintf("readroute-%d", i), Value: codec.Encode(token)})
+		}
+		asked := false
+		codec.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			asked = true
+			require.Equal(t, want, tokenOf(t, r.Context()).String())
+		})).ServeHTTP(httptest.NewRecorder(), r)
+		require.True(t, asked)
+	}
+}
+
+// TestMiddlewareCookiesAreFew: while the replicas stand still, however many writes a browser makes, the cookies are no more than twice the requests that it
 // has under way, and one when they are over.
 func TestMiddlewareCookiesAreFew(t *testing.T) {
 	c := sharedCluster(t)
 	s := openShop(t, c, codecWith(t, "k1"), true)
 	user := newBrowser(t, s.Server)
+	pauseReplay(t, c)
 	const workers, writes = 6, 20
 	var wg sync.WaitGroup
 	for worker := range workers {

@@ -300,6 +300,21 @@ func TestTokenOverStreams(t *testing.T) {
 		w.written++
 		w.sees(t, ctx)
 	})
+	t.Run("at the end", func(t *testing.T) { // so that only the trailer can tell
+		for _, messages := range [][]*pb.ResponseParameters{nil, {idle}} {
+			ctx := readroute.WithSession(testContext(t))
+			stream, err := w.StreamingOutputCall(ctx, &pb.StreamingOutputCallRequest{ResponseParameters: messages, Payload: &pb.Payload{}})
+			require.NoError(t, err)
+			for !errors.Is(err, io.EOF) {
+				_, err = stream.Recv()
+			}
+			header, err := stream.Header()
+			require.NoError(t, err)
+			require.Empty(t, header.Get(readroute.DefaultTokenHeader))
+			w.written++
+			w.sees(t, ctx)
+		}
+	})
 	t.Run("client", func(t *testing.T) {
 		ctx := readroute.WithSession(testContext(t))
 		stream, err := w.StreamingInputCall(ctx)
