@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -196,4 +197,48 @@ func TestMiddlewareWriteAfterTheHandler(t *testing.T) {
 	require.EqualValues(t, 1, s.late.Load())
 	require.NoError(t, s.insert(ctx, 2))
 	require.EqualValues(t, 1, s.late.Load())
+}
+
+// TestMiddlewareOnEachEngine: the position of a write, in a cookie, keeps the next request from the replicas until they have it.
+func TestMiddlewareOnEachEngine(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, c *engineCluster) {
+		s := openLateShop(t, c)
+		codec, err := readroute.NewCodec(readroute.CodecConfig{Keys: []readroute.Key{testKey("k1")}, CaptureTimeout: 10 * time.Second})
+		require.NoError(t, err)
+		var role atomic.Value
+		h := codec.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				if err := s.insert(r.Context(), 1); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			d, err := s.db.Explain(r.Context(), "SELECT count(*) FROM "+s.table)
+			role.Store(d.Role)
+			fmt.Fprint(w, rowsOf(t, r.Context(), s.db, s.table, 1), err)
+		}))
+		resume := []func(){c.pause(t, 1), c.pause(t, 2)}
+		saved := httptest.NewRecorder()
+		h.ServeHTTP(saved, httptest.NewRequestWithContext(testContext(t), http.MethodPost, "/", nil))
+		require.Len(t, saved.Result().Cookies(), 1)
+		show := func(cookies ...*http.Cookie) string {
+			r := httptest.NewRequestWithContext(testContext(t), http.MethodGet, "/", nil)
+			for _, cookie := range cookies {
+				r.AddCookie(cookie)
+			}
+			shown := httptest.NewRecorder()
+			h.ServeHTTP(shown, r)
+			require.Empty(t, shown.Result().Cookies())
+			return shown.Body.String()
+		}
+		require.Equal(t, "0 <nil>", show(), "the replicas stand still")
+		require.Equal(t, "1 <nil>", show(saved.Result().Cookies()...))
+		for _, f := range resume {
+			f()
+		}
+		eventually(t, "a replica serves the client", func() bool {
+			require.Equal(t, "1 <nil>", show(saved.Result().Cookies()...))
+			return role.Load() == readroute.RoleReplica
+		})
+	})
 }
