@@ -83,13 +83,13 @@ func JoinHooks(hooks ...Hooks) Hooks {
 const slogInterval = time.Minute
 
 // SlogHooks returns hooks that log to logger: events, and reads that went to the primary although a replica should have
-// served them. The same node and kind, or node and reason, gives at most one line a minute; the line says how many were
-// left out since the last one.
+// served them. Each change of a node (up or down, fed or not, its role, which one the primary is) gives a line. What is the same
+// again, of node and kind or node and reason, gives at most one a minute; the line says how many were left out since the last one.
 func SlogHooks(logger *slog.Logger) Hooks {
 	l := &limiter{seen: make(map[limitKey]*limit)}
 	return Hooks{
 		Event: func(e Event) {
-			skipped, ok := l.allow(limitKey{e.Node, string(e.Kind)})
+			skipped, ok := l.allow(topic(e))
 			if !ok {
 				return
 			}
@@ -112,7 +112,7 @@ func SlogHooks(logger *slog.Logger) Hooks {
 			default:
 				return
 			}
-			skipped, ok := l.allow(limitKey{d.Node, d.Reason.String()})
+			skipped, ok := l.allow(limitKey{d.Node, d.Reason.String()}, "")
 			if !ok {
 				return
 			}
@@ -131,33 +131,51 @@ func eventLevel(k EventKind) slog.Level {
 	return slog.LevelWarn
 }
 
-// limiter lets each key through once in slogInterval.
+// topic says what an event is about, and what is so from now on.
+func topic(e Event) (key limitKey, state string) {
+	switch e.Kind {
+	case EventUp, EventDown:
+		return limitKey{e.Node, "answers"}, string(e.Kind)
+	case EventStopped, EventResumed:
+		return limitKey{e.Node, "fed"}, string(e.Kind)
+	case EventRoleChanged:
+		return limitKey{e.Node, string(e.Kind)}, e.Role.String()
+	case EventPrimaryChanged:
+		return limitKey{"", string(e.Kind)}, e.Node
+	case EventSetting:
+		return limitKey{e.Node, string(e.Kind) + " " + e.Why}, "" // each is told once
+	}
+	return limitKey{e.Node, string(e.Kind)}, ""
+}
+
+// limiter lets each key through once in slogInterval, and when its state is another than before.
 type limiter struct {
 	mu   sync.Mutex
-	seen map[limitKey]*limit // guarded by mu; as many as there are nodes times kinds
+	seen map[limitKey]*limit // guarded by mu; as many as there are nodes times kinds, and settings
 }
 
 type limitKey struct{ node, what string }
 
 type limit struct {
+	state   string
 	last    time.Time
 	skipped int
 }
 
-func (l *limiter) allow(key limitKey) (skipped int, ok bool) {
+func (l *limiter) allow(key limitKey, state string) (skipped int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.seen[key]
 	now := time.Now()
 	if e == nil {
-		l.seen[key] = &limit{last: now}
+		l.seen[key] = &limit{state: state, last: now}
 		return 0, true
 	}
-	if now.Sub(e.last) < slogInterval {
+	if e.state == state && now.Sub(e.last) < slogInterval {
 		e.skipped++
 		return 0, false
 	}
 	skipped = e.skipped
-	e.last, e.skipped = now, 0
+	e.state, e.last, e.skipped = state, now, 0
 	return skipped, true
 }

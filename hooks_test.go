@@ -46,6 +46,40 @@ func TestSlogHooksLimit(t *testing.T) {
 	})
 }
 
+// TestSlogHooksTellEveryChange: what is left out is the same thing again, never a change, so that the last line says what is.
+func TestSlogHooksTellEveryChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		hooks := readroute.SlogHooks(slog.New(slog.NewTextHandler(&out, nil)))
+		told := func(e readroute.Event) bool {
+			defer out.Reset()
+			<-time.After(5 * time.Second)
+			hooks.Event(e)
+			return out.Len() > 0
+		}
+		for _, e := range []readroute.Event{
+			{Kind: readroute.EventDown, Node: "b"},
+			{Kind: readroute.EventUp, Node: "b"},
+			{Kind: readroute.EventDown, Node: "b"},
+			{Kind: readroute.EventDown, Node: "c"},
+			{Kind: readroute.EventStopped, Node: "b"},
+			{Kind: readroute.EventResumed, Node: "b"},
+			{Kind: readroute.EventStopped, Node: "b"},
+			{Kind: readroute.EventRoleChanged, Node: "b", Role: readroute.RolePrimary},
+			{Kind: readroute.EventRoleChanged, Node: "b", Role: readroute.RoleReplica},
+			{Kind: readroute.EventRoleChanged, Node: "b", Role: readroute.RolePrimary},
+			{Kind: readroute.EventPrimaryChanged, Node: "b"},
+			{Kind: readroute.EventPrimaryChanged, Node: "c"},
+			{Kind: readroute.EventPrimaryChanged, Node: "b"},
+			{Kind: readroute.EventSetting, Node: "b", Why: "one"},
+			{Kind: readroute.EventSetting, Node: "b", Why: "another"},
+		} {
+			require.True(t, told(e), "%+v", e)
+			require.False(t, told(e), "%+v again", e)
+		}
+	})
+}
+
 func TestJoinHooks(t *testing.T) {
 	require.Nil(t, readroute.JoinHooks().Decision)
 	require.Nil(t, readroute.JoinHooks(readroute.Hooks{}).Event)
