@@ -10,7 +10,8 @@ import (
 // Hooks are functions that hear what the library does. Each may be nil. They are called on the goroutine that the thing
 // happens on, possibly on several at once; they must not block and must not use the [DB].
 type Hooks struct {
-	// Decision hears where each statement went, after its first answer came. It is on the path of every statement.
+	// Decision hears where each statement went, after its first answer came. It is on the path of every statement. ctx is the
+	// statement's; in a transaction it also has the values of BeginTx's.
 	Decision func(ctx context.Context, d Decision)
 	// Event hears of what happens to nodes, positions and connections. It is called seldom.
 	Event func(e Event)

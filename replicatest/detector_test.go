@@ -140,6 +140,21 @@ func TestStaleReadsAreFound(t *testing.T) {
 					require.Error(t, s.db.QueryRowContext(reading, query).Scan(&n))
 					require.Len(t, found(), 1, query)
 				}
+				for name, begin := range map[string]context.Context{"a session": reading, "may be stale": replicatest.AllowStale(reading)} {
+					tx, err := s.db.BeginTx(begin, readOnly)
+					require.NoError(t, err)
+					var id int
+					require.NoError(t, tx.QueryRow("SELECT id FROM form WHERE id = 1").Scan(&id))
+					require.Empty(t, found(), "%s: it is the transaction's", name)
+					require.Error(t, tx.QueryRow("SELECT n FROM form WHERE id = 2").Scan(&n))
+					require.Error(t, tx.QueryRowContext(reading, "SELECT n FROM form WHERE id = 2").Scan(&n))
+					require.NoError(t, tx.Rollback())
+					want := 2
+					if name == "may be stale" {
+						want = 0
+					}
+					require.Len(t, found(), want, name)
+				}
 				tx, err := s.db.BeginTx(reading, readOnly)
 				require.NoError(t, err)
 				require.Error(t, tx.QueryRowContext(reading, "SELECT n FROM form WHERE id = ?", 2).Scan(&n))

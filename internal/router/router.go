@@ -389,6 +389,9 @@ func (r *Router) foresee(in *core.Input, d core.Decision, s *core.Snapshot) (cor
 // countStripes is how many callers count at one time without waiting for each other's cache lines.
 const countStripes = 16
 
+// Tells reports whether anybody hears of decisions.
+func (r *Router) Tells() bool { return r.cfg.OnDecision != nil }
+
 // Report counts a decision and tells the hook. Callers at one time should give different numbers.
 func (r *Router) Report(ctx context.Context, d *Decided, caller uint32) {
 	r.counts[int(caller%countStripes)*r.stripe+(d.Node+1)*core.NumReasons+int(d.Reason)].Add(1)

@@ -131,8 +131,26 @@ func (c *Conn) Primary(ctx context.Context) (driver.Conn, error) {
 	return h.p.native, nil
 }
 
+// within is the context of a statement in a transaction, for those who hear of it: database/sql's Tx.Query has no context of its
+// own, and what the transaction was begun with holds for it as well.
+type within struct {
+	context.Context
+	begun context.Context
+}
+
+// Value implements context.Context.
+func (w within) Value(key any) any {
+	if v := w.Context.Value(key); v != nil {
+		return v
+	}
+	return w.begun.Value(key)
+}
+
 // report counts the current statement's decision and tells of it.
 func (c *Conn) report(ctx context.Context, d *router.Decided) {
+	if c.tx != nil && c.cluster.Router.Tells() {
+		ctx = within{ctx, c.tx.ctx}
+	}
 	c.cluster.Router.Report(ctx, d, c.number)
 }
 

@@ -44,6 +44,7 @@ type conn struct {
 	busy   sync.Mutex
 
 	inTx  bool               // guarded by mu: a transaction is open, by BeginTx or by text
+	begun context.Context    // guarded by mu: of the newest BeginTx
 	gated bool               // guarded by mu: it has the gate until the transaction ends
 	open  map[child]struct{} // guarded by mu: rows and statements, which end before the native connection does
 }
@@ -188,8 +189,8 @@ func (c *conn) statement(ctx context.Context, query string, op func(ctx context.
 	err := c.doLocked(ctx, op)
 	switch {
 	case err != nil:
-	case kind == kindBegin:
-		c.inTx = true
+	case kind == kindBegin && !c.inTx:
+		c.inTx, c.begun = true, nil
 	case kind == kindEnd:
 		c.inTx = false
 	}
@@ -296,7 +297,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		c.leaveLocked()
 		return nil, err
 	}
-	c.inTx = true
+	c.inTx, c.begun = true, ctx
 	return t, nil
 }
 

@@ -52,9 +52,32 @@ func (f *Fleet) compare(ctx context.Context, told watcher, c *conn, from driver.
 	}
 	again, err := f.onPrimary(ctx, query, args)
 	if err == nil && sameRows(first, again) {
-		told(ctx, Stale{Node: c.s.name, Query: query, Behind: behind})
+		told(c.within(ctx), Stale{Node: c.s.name, Query: query, Behind: behind})
 	}
 	return seen, nil
+}
+
+// within is a statement's context, with the values of the transaction's that it is in.
+func (c *conn) within(ctx context.Context) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.inTx || c.begun == nil {
+		return ctx
+	}
+	return within{ctx, c.begun}
+}
+
+type within struct {
+	context.Context
+	begun context.Context
+}
+
+// Value implements context.Context.
+func (w within) Value(key any) any {
+	if v := w.Context.Value(key); v != nil {
+		return v
+	}
+	return w.begun.Value(key)
 }
 
 // onPrimary runs a query on the primary, past routing.
