@@ -150,8 +150,8 @@ func TestGTIDWaitsThenCovers(t *testing.T) {
 	})
 }
 
-// TestGTIDFallbacks: what becomes of a read that no replica can serve in time, and that it says so.
-func TestGTIDFallbacks(t *testing.T) {
+// TestGTIDFallbackErrorAndStale: what becomes of a read that no replica can serve in time, and that it says so.
+func TestGTIDFallbackErrorAndStale(t *testing.T) {
 	onBoth(t, func(t *testing.T, c *dbtest.MySQLCluster) {
 		table := newGTIDTable(t, c, "id INT PRIMARY KEY")
 		config := gtidConfig(c)

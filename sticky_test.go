@@ -219,7 +219,7 @@ func TestWithWait(t *testing.T) {
 	require.Equal(t, 2, countIn(t, readroute.WithWait(ctx, -time.Second), db, table), "less than nothing is nothing")
 }
 
-func TestWithFallback(t *testing.T) {
+func TestFallbackErrorAndStale(t *testing.T) {
 	c := sharedCluster(t)
 	table := newTable(t, c, "id int")
 	config := configFor(c)
