@@ -158,6 +158,57 @@ func TestOpenWithThePrimaryDown(t *testing.T) {
 	})
 }
 
+// TestPrimaryIsFrozenAtStart: its kernel takes connections and it says nothing. A write without a deadline ends all the same.
+func TestPrimaryIsFrozenAtStart(t *testing.T) {
+	c := breakable(t)
+	table := newTable(t, c, "id int")
+	require.NoError(t, c.WaitCaughtUp(testContext(t)))
+	require.NoError(t, c.Primary().Freeze(testContext(t)))
+	config := configFor(c)
+	config.ProbeTimeout = 200 * time.Millisecond
+	config.Primary.MaxOpenConns = 2
+	db, err := readroute.Open(config)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	done := make(chan error, 3)
+	for _, write := range []func() error{
+		func() error { _, err := db.Exec("INSERT INTO " + table + " VALUES (1)"); return err },
+		func() error { _, err := db.Begin(); return err },
+		func() error { return db.PrimaryRaw(context.Background(), func(any) error { return nil }) },
+	} {
+		go func() { done <- write() }()
+	}
+	for range 3 {
+		select {
+		case err := <-done:
+			require.Error(t, err)
+			require.NotErrorIs(t, err, readroute.ErrCommitUnknown)
+		case <-testContext(t).Done():
+			require.FailNow(t, "a write hangs")
+		}
+	}
+	require.NoError(t, c.Primary().Thaw(testContext(t)))
+	eventually(t, "writes", func() bool {
+		_, err := db.Exec("INSERT INTO " + table + " VALUES (2)")
+		return err == nil
+	})
+}
+
+// TestPrimaryIsFrozen is noticed within an interval and a probe's timeout.
+func TestPrimaryIsFrozen(t *testing.T) {
+	c := breakable(t)
+	config := configFor(c)
+	config.ProbeInterval, config.ProbeTimeout = 200*time.Millisecond, 300*time.Millisecond
+	happened := listen(&config)
+	db := open(t, config)
+	began := time.Now()
+	require.NoError(t, c.Primary().Freeze(testContext(t)))
+	eventually(t, "it is down", func() bool { return !status(t, db, c.Primary().Name()).Healthy })
+	require.Less(t, time.Since(began), config.ProbeInterval+config.ProbeTimeout+2*time.Second, "with two seconds for a machine that is busy")
+	require.NotEmpty(t, happened.of(readroute.EventDown))
+	require.NoError(t, db.QueryRowContext(sessionContext(t), "SELECT 1").Scan(new(int)), "replicas serve")
+}
+
 // TestPrimaryGoesDown: the replicas go on serving the sessions that they are known to cover.
 func TestPrimaryGoesDown(t *testing.T) {
 	stops := map[string]func(*dbtest.PostgresNode, context.Context) error{

@@ -87,7 +87,8 @@ type Config struct {
 	ProbeInterval time.Duration
 
 	// ProbeTimeout is how long a node may take to answer before it is left out, and how long a connection to a replica may
-	// take to open.
+	// take to open. One to the primary may take as long as the caller's context lets it, and five times ProbeTimeout when that has
+	// no deadline.
 	// Defaults to 1 s.
 	ProbeTimeout time.Duration
 

@@ -211,13 +211,23 @@ func (p *Pool) limited(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, p.cfg.DialTimeout)
 }
 
+// writerDials is how many times DialTimeout a connection to the primary may take to open for a caller who sets no deadline. There is no
+// other node for a write, so it is more than a replica is given; and it ends, since a server that takes nothing in says nothing.
+const writerDials = 5
+
 func (p *Pool) dial(ctx context.Context) (*physical, error) {
 	if p.silent.Load() {
 		// database/sql opens connections one after the other: whoever waits for one would wait for all before it.
 		return nil, errSilent
 	}
 	caller, connector, readOnly := ctx, p.cfg.Connector, false
-	if !p.cfg.Writer {
+	if p.cfg.Writer {
+		if _, has := ctx.Deadline(); !has && p.cfg.DialTimeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, writerDials*p.cfg.DialTimeout)
+			defer cancel()
+		}
+	} else {
 		var cancel context.CancelFunc
 		ctx, cancel = p.limited(ctx)
 		defer cancel()
