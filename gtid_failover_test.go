@@ -2,6 +2,7 @@ package readroute_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
 	"github.com/readroute/readroute"
@@ -420,5 +422,55 @@ func TestK4_23_GTIDListIsOld(t *testing.T) {
 			seen.take()
 		}
 		require.True(t, status(t, db, c.Primary().Name()).Primary)
+	})
+}
+
+// TestGTIDDemotionFailsOncePerConnection: a primary is made read-only while another node takes over and all connections stay open. Each of
+// them fails one write at most; what fails is not run again.
+func TestGTIDDemotionFailsOncePerConnection(t *testing.T) {
+	const conns = 4
+	ownOnBoth(t, dbtest.MySQLOptions{Replicas: 1}, func(t *testing.T, c *dbtest.MySQLCluster) {
+		table := newGTIDTable(t, c, numbered)
+		config := gtidFailoverConfig(c)
+		config.ProbeInterval = 2 * time.Second // what fails has the node asked before
+		db := open(t, config)
+		ctx := sessionContext(t)
+		var held []*sql.Conn
+		for range conns {
+			conn, err := db.Conn(ctx)
+			require.NoError(t, err)
+			_, err = conn.ExecContext(ctx, "INSERT INTO "+table+" (id) VALUES (1)")
+			require.NoError(t, err)
+			held = append(held, conn)
+		}
+		for _, conn := range held {
+			require.NoError(t, conn.Close())
+		}
+		require.Equal(t, conns, db.RouteStats().Nodes[0].Writer.OpenConnections)
+		require.NoError(t, c.WaitCaughtUp(testContext(t)))
+
+		former, next := c.Primary(), replicasOf(c)[0]
+		for _, text := range readOnlyAgain(c) {
+			execOn(t, former, text)
+		}
+		refused := 0
+		write := func() bool {
+			_, err := db.ExecContext(ctx, "INSERT INTO "+table+" (id) VALUES (2)")
+			require.NotErrorIs(t, err, readroute.ErrCommitUnknown)
+			var answer *mysql.MySQLError
+			if errors.As(err, &answer) {
+				require.EqualValues(t, 1290, answer.Number)
+				refused++
+			}
+			return err == nil
+		}
+		for range 5 * conns {
+			require.False(t, write())
+		}
+		require.NoError(t, next.Promote(testContext(t)))
+		eventually(t, "the new primary takes writes", write)
+		require.LessOrEqual(t, refused, conns)
+		require.Equal(t, "1", ask(t, next, "SELECT COUNT(*) FROM "+table+" WHERE id = 2"))
+		require.True(t, status(t, db, next.Name()).Primary)
 	})
 }

@@ -334,6 +334,40 @@ func TestK3_01_NoWriteRunsTwice(t *testing.T) {
 	}
 }
 
+// TestCutRowsOfAWrite: the rows are the driver's own, and so is the error that ends them in the middle: it does not say that the write's outcome is
+// unknown. Its session is held to the primary all the same.
+func TestCutRowsOfAWrite(t *testing.T) {
+	c := sharedCluster(t)
+	config, proxy := behindProxy(t, c)
+	seen := record(&config)
+	db := open(t, config)
+	table := newTable(t, c, "id int")
+	require.NoError(t, c.Primary().Exec(testContext(t), "GRANT ALL ON "+table+" TO "+dbtest.AppUser))
+	require.NoError(t, c.WaitCaughtUp(testContext(t)))
+	pauseReplay(t, c)
+	ctx := sessionContext(t)
+	rows, err := db.QueryContext(ctx, "INSERT INTO "+table+" SELECT generate_series(1, 500000) RETURNING id")
+	require.NoError(t, err)
+	require.True(t, rows.Next())
+	proxy.Cut()
+	for rows.Next() {
+	}
+	require.Error(t, rows.Err())
+	require.NotErrorIs(t, rows.Err(), readroute.ErrCommitUnknown)
+	require.NoError(t, rows.Close())
+	for range 20 {
+		seen.take()
+		require.NoError(t, db.QueryRowContext(ctx, "SELECT count(*) FROM "+table).Scan(new(int)))
+		require.Equal(t, readroute.RolePrimary, seen.one(t).Role)
+	}
+	resumeReplay(t, c)
+	eventually(t, "a replica serves what the primary has", func() bool {
+		seen.take()
+		require.Equal(t, onPrimary(t, c, "SELECT count(*) FROM "+table), fmtInt(countIn(t, ctx, db, table)))
+		return seen.one(t).Role == readroute.RoleReplica
+	})
+}
+
 // TestK2_19_CancelledTxCommitsNothing cancels a statement of a transaction at any time.
 func TestK2_19_CancelledTxCommitsNothing(t *testing.T) {
 	c := sharedCluster(t)
