@@ -34,6 +34,7 @@ type CaptureResult struct {
 	Committing []string
 	History    MariaDBGTID // MariaDB: what the server has logged, by domain and server
 	Reported   LSN         // as the server said it
+	Recovered  LSN         // as in Sample
 	// TimelineFloor is a timeline that Position is on or past, when its own is not known.
 	TimelineFloor uint32
 	Start         Start     // of the server that answered

@@ -23,6 +23,9 @@ type Sample struct {
 	Position Position // replica: replayed; primary: inserted, rounded down. Timeline 0 when it is not known.
 	Reported LSN      // Position.LSN before rounding
 	Flush    LSN      // primary: flushed
+	// Recovered is how far a PostgreSQL primary had replayed when it was promoted, or restarted after a crash: of the timelines before
+	// its own it has nothing beyond; 0 when it is not known.
+	Recovered LSN
 	// FlushDelay is after how long an asynchronous commit is flushed when the log writer runs as it should (3 x wal_writer_delay).
 	FlushDelay time.Duration
 	HasSource  bool // replica: something feeds it

@@ -289,6 +289,8 @@ func judge(p Position, r *CaptureResult) Verdict {
 		return VerdictNone
 	case p.Timeline <= r.Position.Timeline && p.LSN > r.Reported:
 		return VerdictLost // a timeline that has ended did so before that
+	case p.Timeline < r.Position.Timeline && r.Recovered != 0 && p.LSN > r.Recovered:
+		return VerdictLost // and the new one has come past it since
 	case p.Timeline < r.Position.Timeline:
 		return VerdictReplaced
 	}

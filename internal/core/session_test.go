@@ -142,7 +142,19 @@ func TestSessionJudge(t *testing.T) {
 		},
 		"timeline ended, below":  {at(1, 90), answer(startA, at(2, 100)), core.VerdictReplaced, []core.Position{at(2, 100)}, false},
 		"timeline ended, beyond": {at(1, 101), answer(startA, at(2, 100)), core.VerdictLost, []core.Position{at(2, 100)}, false},
-		"newer timeline":         {at(3, 100), answer(startA, at(2, 200)), core.VerdictNone, []core.Position{at(3, 100)}, false},
+		"timeline ended, beyond, and the new one has grown": {
+			at(1, 101), core.CaptureResult{Position: at(2, 200), Reported: 200, Recovered: 100, Start: startA},
+			core.VerdictLost,
+			[]core.Position{at(2, 200)},
+			false,
+		},
+		"timeline ended, below, and the new one has grown": {
+			at(1, 100), core.CaptureResult{Position: at(2, 200), Reported: 200, Recovered: 100, Start: startA},
+			core.VerdictReplaced,
+			[]core.Position{at(2, 200)},
+			false,
+		},
+		"newer timeline": {at(3, 100), answer(startA, at(2, 200)), core.VerdictNone, []core.Position{at(3, 100)}, false},
 		"other system": {
 			core.Position{Kind: core.KindPostgres, System: 8, Timeline: 1, LSN: 1}, answer(startA, at(1, 100)),
 			core.VerdictLost,

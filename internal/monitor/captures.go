@@ -249,7 +249,7 @@ func (c *Captures) serve() error {
 	asked.Since = c.since
 	c.m.Observe(c.linked, asked)
 	r := core.CaptureResult{
-		Position: s.Position, Reported: s.Reported, Since: s.Since, Saw: s.Saw(), Committing: committing, Need: c.m.cfg.Engine.Need(c.m.base(), s), History: s.History,
+		Position: s.Position, Reported: s.Reported, Recovered: s.Recovered, Since: s.Since, Saw: s.Saw(), Committing: committing, Need: c.m.cfg.Engine.Need(c.m.base(), s), History: s.History,
 		Start: s.Start, At: s.Ended,
 	}
 	for _, w := range c.batch {

@@ -80,6 +80,13 @@ var positionGuards = []guard{
 			"\t\tsession.Judge(",
 		pkg: "internal/router", test: "TestRouteJudgesPositions",
 	},
+	{
+		name: "what the new timeline does not have is lost, however far that has grown",
+		file: "internal/core/session.go",
+		old:  "r.Recovered != 0 && p.LSN > r.Recovered:",
+		new:  "r.Recovered != 0 && p.LSN > r.Reported:",
+		pkg:  "internal/core", test: "TestSessionJudge",
+	},
 	simulated("read_your_writes", late, guard{
 		name: "what a token brings counts",
 		file: "internal/core/session_token.go",

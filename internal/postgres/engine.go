@@ -27,7 +27,7 @@ type Engine struct{}
 // for a capture, and pg_current_wal_lsn is not: with synchronous_commit off it is behind a commit that has been
 // acknowledged. received_tli is NULL for a role without pg_read_all_stats; such a role reads from the control file, which
 // lags, a timeline that the standby has certainly reached (marked with a +). The process id tells every role that there
-// is a receiver.
+// is a receiver. Where replay ended on a primary is where it left the timeline before, until the server is started again.
 const probeSQL = `SELECT r.rec::text,
  (SELECT system_identifier::text FROM pg_control_system()),
  (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint::text,
@@ -40,7 +40,7 @@ const probeSQL = `SELECT r.rec::text,
  current_setting('wal_block_size'),
  pg_size_bytes(current_setting('wal_segment_size'))::text,
  (extract(epoch FROM current_setting('wal_writer_delay')::interval) * 1000000)::bigint::text,
- coalesce(CASE WHEN r.rec THEN pg_last_wal_receive_lsn() END::text, '')
+ coalesce(CASE WHEN r.rec THEN pg_last_wal_receive_lsn() ELSE pg_last_wal_replay_lsn() END::text, '')
 FROM (SELECT pg_is_in_recovery() AS rec OFFSET 0) r`
 
 // probeColumns is how many columns probeSQL has.
@@ -172,6 +172,8 @@ func (Engine) ParseProbe(row []string) (core.Sample, error) {
 	}
 	if replica {
 		s.Seen, s.SeenUnknown = seen(s.Position, p.lsn(10))
+	} else {
+		s.Recovered = p.lsn(10)
 	}
 	return s, p.err
 }

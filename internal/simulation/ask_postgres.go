@@ -70,6 +70,9 @@ func (s *server) probe(query string) []string {
 		}
 		flush = place{s.at.b, s.at.flushedBy(now, 0)}.lsn().String()
 		timeline = fmt.Sprintf("%08X", s.tli())
+		if s.at.b.parent != nil {
+			received = s.at.b.start.String() // how far it was replayed
+		}
 	case fed && s.c.tells:
 		timeline = fmt.Sprint(s.received.b.timeline)
 	default:
