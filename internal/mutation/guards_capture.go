@@ -54,8 +54,8 @@ var captureGuards = []guard{
 	simulated("read_your_writes", soon, guard{
 		name: "until the position is known, the session reads from the primary",
 		file: "internal/core/decide.go",
-		old:  "\tcase need.Pending != nil:\n",
-		new:  "\tcase need.Pending != nil && in.PrimaryAll:\n",
+		old:  "\tcase need.Pending != nil:\n\t\treturn decidePending(",
+		new:  "\tcase need.Pending != nil && in.PrimaryAll:\n\t\treturn decidePending(",
 	}),
 	{
 		name: "a position that could not be read holds the session to the primary",

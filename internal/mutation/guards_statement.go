@@ -63,7 +63,7 @@ var statementGuards = []guard{
 	},
 	{
 		name: "an eventual read that replay cancels does not end up on the primary",
-		file: "internal/core/decide.go",
+		file: "internal/core/decide_fallback.go",
 		old:  "\tif in.NoPrimary {\n",
 		new:  "\tif in.NoPrimary && in.Fallback == FallbackError {\n",
 		pkg:  ".", test: "TestConflictOfAnEventualRead",
