@@ -120,6 +120,12 @@ func (c *Conn) again(ctx context.Context, st *sqlclass.Statement, query string, 
 	}
 	c.release(&c.replica)
 	h, err := c.place(ctx, st, retry, exclude)
+	if err == nil && retry == core.RetryConnection && h.node == node {
+		// The replica has become the primary since, and may have run it as that already.
+		c.decided.Node, c.decided.Err = -1, first
+		c.report(ctx, &c.decided)
+		return nil, first
+	}
 	if errors.Is(err, router.ErrProtected) {
 		return nil, fmt.Errorf("%w: %w", err, first)
 	}
