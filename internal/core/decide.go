@@ -211,9 +211,12 @@ func (s *Snapshot) WithinLag(n *NodeView, limit time.Duration) bool {
 func decideSession(in *Input, s *Snapshot, eligible uint64, why Reason) Decision {
 	need := &in.Need
 	switch {
-	case need.Until.After(in.Now) && need.Gone:
-		return fallBack(in, s, ReasonSticky)
-	case need.Until.After(in.Now), need.Unplaced() && need.Sticky(in.Now, in.Strategy.Window):
+	case !need.Until.IsZero() && need.Until.After(in.Now):
+		if need.Gone {
+			return fallBack(in, s, ReasonSticky)
+		}
+		return stay(in, s, ReasonSticky)
+	case need.Unplaced() && need.Sticky(in.Now, in.Strategy.Window):
 		return stay(in, s, ReasonSticky)
 	}
 	if in.Strategy.Sticky {

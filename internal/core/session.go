@@ -27,6 +27,7 @@ type sessionState struct {
 }
 
 type clusterState struct {
+	ends, wrote time.Time // of entry, for reads do not work them out anew
 	entry    Entry
 	captured time.Time // when the only position was captured; zero when that is not known, or there are several
 	marked   MarkerSet // the row that the last write has moved, at markedAt
@@ -52,31 +53,6 @@ type pending struct {
 	judge   []Position    // positions to be judged by the capture: lost, or carried over to a newer timeline
 }
 
-// Need is what a read of a session asks of a node, at one moment.
-type Need struct {
-	Positions  []Position
-	CapturedAt time.Time
-	Until      time.Time // the primary until then
-	Gone       bool      // Until is that because of what was read, and of no write
-	LastWrite  time.Time
-	Pending    *Capture // a capture to wait for; nil when none is pending
-	Open       bool     // a write of the session has not ended
-	Ahead      bool     // see AheadOf
-	Floors     []*Floor // what was read and is no position yet; it counts for LevelCausal and above
-	entry      *Entry   // what it is made of
-}
-
-// Unplaced reports a write that has no position, neither known nor asked for: a process has told of it that knew none. Time is all
-// that says when a replica shows it.
-func (n *Need) Unplaced() bool {
-	return !n.LastWrite.IsZero() && len(n.Positions) == 0 && n.Pending == nil
-}
-
-// Sticky reports that the last write was less than window ago.
-func (n *Need) Sticky(now time.Time, window time.Duration) bool {
-	return !n.LastWrite.IsZero() && now.Sub(n.LastWrite) < window
-}
-
 // Verdict says what a capture told of positions or writes that it was asked about.
 type Verdict uint8
 
@@ -88,23 +64,10 @@ const (
 	VerdictReplaced         // the position's timeline has ended; what is left of it is below the new position
 )
 
-// View returns what the session needs in a cluster, and takes in the captures that have finished. The verdict is the gravest of
-// what they said; it is returned once, and the capture's OnVerdict has heard of it.
-func (s *Session) View(cluster string, clock func() time.Time) (n Need, v Verdict) {
-	v = s.ViewTo(cluster, clock, &n)
-	return n, v
-}
-
-// ViewTo is View for a Need that is there already.
-func (s *Session) ViewTo(cluster string, clock func() time.Time, n *Need) Verdict {
-	state := s.state.Load()
-	c := state.find(cluster)
-	if c == nil {
-		*n = Need{Until: state.everyUntil()}
-		return VerdictNone
-	}
+// takeIn takes in the captures that have a result, and tells of the verdict. It returns the state after that.
+func (s *Session) takeIn(state *sessionState, cluster string, clock func() time.Time) (*sessionState, Verdict) {
 	verdict := VerdictNone
-	for c.finished() {
+	for c := state.find(cluster); c.finished(); c = state.find(cluster) {
 		next, v, by := c.absorb(clock())
 		if s.swap(state, cluster, next) && v != VerdictNone {
 			verdict = max(verdict, v)
@@ -113,24 +76,8 @@ func (s *Session) ViewTo(cluster string, clock func() time.Time, n *Need) Verdic
 			}
 		}
 		state = s.state.Load()
-		c = state.find(cluster)
 	}
-	n.Positions = c.entry.Positions
-	n.CapturedAt = c.captured
-	n.Until = c.entry.Ends()
-	if len(state.clusters) > 1 {
-		n.Until = later(n.Until, state.everyUntil())
-	}
-	n.Gone = !n.Until.IsZero() && n.Until.Equal(c.gone)
-	n.LastWrite = c.entry.Wrote()
-	n.entry = &c.entry
-	n.Open = c.open > 0
-	n.Floors, n.Ahead = c.floors, c.ahead
-	n.Pending = nil
-	if len(c.pending) > 0 {
-		n.Pending = c.pending[0].capture
-	}
-	return verdict
+	return state, verdict
 }
 
 func (s *sessionState) find(cluster string) *clusterState {
@@ -148,7 +95,7 @@ func (s *sessionState) find(cluster string) *clusterState {
 // everyUntil is until when only the primary will do, in any cluster.
 func (s *sessionState) everyUntil() time.Time {
 	if every := s.find(EveryCluster); every != nil {
-		return every.entry.Ends()
+		return every.ends
 	}
 	return time.Time{}
 }
@@ -156,6 +103,7 @@ func (s *sessionState) everyUntil() time.Time {
 // swap replaces the state of one cluster if nothing has changed since state was loaded.
 func (s *Session) swap(state *sessionState, cluster string, next clusterState) bool {
 	next.entry.Cluster = cluster
+	next.ends, next.wrote = next.entry.Ends(), next.entry.Wrote()
 	published := new(sessionState)
 	published.clusters = published.one[:0]
 	if state != nil {

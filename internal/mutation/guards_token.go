@@ -54,8 +54,8 @@ var tokenGuards = []guard{
 	{
 		name: "a write of which only a time is told is covered by no position",
 		file: "internal/core/decide.go",
-		old:  ", need.Unplaced() && need.Sticky(in.Now, in.Strategy.Window):",
-		new:  ":",
+		old:  "\tcase need.Unplaced() && need.Sticky(in.Now, in.Strategy.Window):",
+		new:  "\tcase false:",
 		pkg:  "internal/core", test: "TestDecideFixtures",
 	},
 	{

@@ -735,7 +735,7 @@ func TestRouteExpectsAWait(t *testing.T) {
 			require.ErrorAs(t, d.Err, &detail)
 			require.InDelta(t, 0x10000-20*0x333, detail.Behind, 0x1800)
 			require.True(t, detail.ExpectedKnown)
-			require.InDelta(t, 6*time.Second, detail.Expected, float64(2*time.Second))
+			require.InDelta(t, 6*time.Second, detail.Expected, float64(3*time.Second))
 		}
 	})
 }

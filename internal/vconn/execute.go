@@ -29,8 +29,9 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 		c.report(ctx, &c.decided)
 		return plain(err)
 	}
-	defer c.settle()
-	if c.changes(st, h) {
+	changes := c.changes(st, h)
+	if changes {
+		defer c.settle()
 		c.begin(ctx)
 	}
 	if c.cluster.Marking != nil && h == &c.primary {
@@ -38,12 +39,27 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 			return err
 		}
 	}
-	err = c.run(ctx, h, c.changes(st, h), op)
+	if err = c.run(ctx, h, changes, op); err != nil {
+		var over bool
+		defer c.settle()
+		if h, err, over = c.failing(ctx, st, query, h, second, err, op); over {
+			return err
+		}
+	}
+	c.report(ctx, &c.decided)
+	return plain(c.took(ctx, st, h, rows, err))
+}
+
+// failing runs a statement that has failed once more, where that may be. over says that there is nothing more to take note of: the
+// error is the caller's.
+func (c *Conn) failing(ctx context.Context, st *sqlclass.Statement, query string, h *held, second bool, err error, op func(*physical) error) (
+	_ *held, _ error, over bool,
+) {
 	if err == driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
 		c.skip = &skipped{h: h, query: query, decided: c.decided, second: second}
-		return err
+		return h, err, true
 	}
-	if err != nil && c.tx == nil && !c.rawTx && !st.CommitsOnError && c.cluster.Engine.Retry(err) == core.RetryPlan {
+	if c.tx == nil && !c.rawTx && !st.CommitsOnError && c.cluster.Engine.Retry(err) == core.RetryPlan {
 		// It has not run, on whichever node. Of several statements, or a procedure, a part may have.
 		c.decided.Retry = core.RetryPlan
 		_, renewed := h.p.interruptible(func(p *physical) error { return p.renew(ctx, query) })
@@ -54,24 +70,21 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 		}
 	}
 	if second {
-		err = final(err)
-	} else if err != nil && c.mayRetry(ctx, st) {
-		if retry := c.retryFor(h, err); retry != core.RetryNone {
-			h, err = c.again(ctx, st, query, h, retry, err, op)
-			if err == driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
-				c.skip = &skipped{h: h, query: query, decided: c.decided, second: true}
-				return err
-			}
-			err = final(err)
-		}
+		return h, final(err), false
 	}
-	if h != nil {
-		c.report(ctx, &c.decided)
+	if err == nil || !c.mayRetry(ctx, st) {
+		return h, err, false
 	}
-	if h == nil {
-		return err
+	retry := c.retryFor(h, err)
+	if retry == core.RetryNone {
+		return h, err, false
 	}
-	return plain(c.took(ctx, st, h, rows, err))
+	h, err = c.again(ctx, st, query, h, retry, err, op)
+	if err == driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
+		c.skip = &skipped{h: h, query: query, decided: c.decided, second: true}
+		return h, err, true
+	}
+	return h, final(err), h == nil
 }
 
 // mayRetry says whether a failed statement may run once more: a read that a replica was asked for, outside a
