@@ -104,10 +104,11 @@ func TestK3_12_NestedReadEndsWithItsContext(t *testing.T) {
 	config.Primary.MaxOpenConns = 1
 	db := open(t, config)
 	table := newTable(t, c, "id int")
-	ctx := readroute.WithWait(sessionContext(t), testTimeout) // both reads go to the replica, also on a starved machine
-	_, err := db.ExecContext(ctx, "INSERT INTO "+table+" VALUES (1), (2)")
+	_, err := db.ExecContext(sessionContext(t), "INSERT INTO "+table+" VALUES (1), (2)")
 	require.NoError(t, err)
-	rows, err := db.QueryContext(ctx, "SELECT id FROM "+table) // needs a position as well
+	require.NoError(t, c.WaitCaughtUp(testContext(t)))
+	ctx := readroute.WithNode(readroute.WithLevel(testContext(t), readroute.LevelEventual), config.Replicas[0].Name) // both reads go there
+	rows, err := db.QueryContext(ctx, "SELECT id FROM "+table)
 	require.NoError(t, err)
 	for rows.Next() {
 		short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)

@@ -28,15 +28,15 @@ type sessionState struct {
 
 type clusterState struct {
 	ends, wrote time.Time // of entry, for reads do not work them out anew
-	entry    Entry
-	captured time.Time // when the only position was captured; zero when that is not known, or there are several
-	marked   MarkerSet // the row that the last write has moved, at markedAt
-	markedAt time.Time
-	open     int       // writes that have handed out a row and not ended yet
-	floors   []*Floor  // what was read and is no position yet
-	gone     time.Time // when entry.Until is this, it is because no server can tell any more what was read
-	ahead    bool      // some of what was read on a replica is a position now, and the primary has not been found to show it
-	pending  []pending
+	entry       Entry
+	captured    time.Time // when the only position was captured; zero when that is not known, or there are several
+	marked      MarkerSet // the row that the last write has moved, at markedAt
+	markedAt    time.Time
+	open        int       // writes that have handed out a row and not ended yet
+	floors      []*Floor  // what was read and is no position yet
+	gone        time.Time // when entry.Until is this, it is because no server can tell any more what was read
+	ahead       bool      // some of what was read on a replica is a position now, and the primary has not been found to show it
+	pending     []pending
 	// alone is what pending is made of when add has found but one, so that it needs no allocation of its own.
 	alone   [1]pending
 	isAlone bool
