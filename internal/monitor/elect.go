@@ -98,9 +98,13 @@ func (m *Monitor) electLocked() []Event {
 		case best < 0, v.Sample.Position.Timeline > m.views[best].Sample.Position.Timeline:
 			best = i
 		case v.Sample.Position.Timeline != m.views[best].Sample.Position.Timeline:
-		case m.views[best].Shared && !v.Shared:
-			best = i // what answers under a name of several servers is the primary now, and another one to the next who dials
-		case i == m.primary && v.Shared == m.views[best].Shared:
+		case v.Sample.Start == m.views[best].Sample.Start:
+			// One server under two names. What answers under a name of several servers is the primary now, and another one to the next
+			// who dials.
+			if m.views[best].Shared && !v.Shared || i == m.primary && v.Shared == m.views[best].Shared {
+				best = i
+			}
+		case i == m.primary:
 			best = i
 		}
 	}

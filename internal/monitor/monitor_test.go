@@ -337,6 +337,23 @@ func TestSharedEndpoint(t *testing.T) {
 	})
 }
 
+// TestTwoPrimariesOfWhichOneSharesItsName: of two servers the one that is the primary stays it, whatever else has answered under its name.
+func TestTwoPrimariesOfWhichOneSharesItsName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair()
+		w := watch(t, a, b)
+		time.Sleep(time.Second)
+		w.Shared(1)
+		a.Set(func(s *fakenode.State) { s.Frozen = true })
+		b.Set(func(s *fakenode.State) { s.Replica, s.Start = false, 2 })
+		time.Sleep(10 * time.Second)
+		w.wantsPrimary(1, true)
+		a.Set(func(s *fakenode.State) { s.Frozen = false })
+		time.Sleep(10 * time.Second)
+		w.wantsPrimary(1, true)
+	})
+}
+
 // TestRunThatComesBack: no run of a server comes back, so there are several servers under the name. Behind a pooler each statement
 // may have another one, and nothing is proven there.
 func TestRunThatComesBack(t *testing.T) {
