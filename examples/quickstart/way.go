@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"sync/atomic"
+	"time"
 
 	"github.com/readroute/readroute"
 )
@@ -32,6 +33,7 @@ func routed(strategy readroute.Strategy) opener {
 		seen := newRoutes()
 		db, err := c.Open(ctx, func(config *readroute.Config) {
 			config.Strategy = strategy
+			config.ProbeTimeout = 5 * time.Second // nothing falls silent here but a busy machine
 			config.Hooks.Decision = seen.note
 		})
 		if err != nil {
