@@ -3,6 +3,7 @@ package replicatest_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/readroute/readroute"
 	"github.com/readroute/readroute/replicatest"
@@ -53,5 +54,11 @@ func Example_marker() {
 	}
 	fmt.Println(rows, "rows,", owner, "has moved its row", moved, "times")
 
-	// Output: 3 rows, billing has moved its row 3 times
+	// Now and then: rows of processes that have written nothing for longer than tokens live.
+	gone, err := readroute.PruneMarker(ctx, c.Primary().DB(), marker, 24*time.Hour)
+	fmt.Println(gone, "rows of processes that are gone", err)
+
+	// Output:
+	// 3 rows, billing has moved its row 3 times
+	// 0 rows of processes that are gone <nil>
 }
