@@ -24,9 +24,7 @@ func TestConformance(t *testing.T) {
 		t.Run("levels", e.levels)
 		t.Run("causal", e.causal)
 		t.Run("many sessions", e.manySessions)
-		if e.name != "MySQL" && (!e.marked || e.name != "MariaDB") { // which take seconds to start, and are in the next test
-			t.Run("nodes that are down", e.nodesDown)
-		}
+		t.Run("nodes that are down", e.nodesDown)
 	})
 }
 
