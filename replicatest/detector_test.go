@@ -2,6 +2,7 @@ package replicatest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/readroute/readroute"
 	"github.com/readroute/readroute/replicatest"
+	"github.com/readroute/readroute/replicatest/mariadb"
+	"github.com/readroute/readroute/replicatest/mysql"
 	"github.com/readroute/readroute/replicatest/postgres"
 )
 
@@ -62,6 +65,16 @@ func TestStaleReadsAreFound(t *testing.T) {
 		},
 		"PostgreSQL": func(t *testing.T) *replicatest.Cluster {
 			return postgres.NewT(t, replicatest.Options{Schema: []string{form}})
+		},
+		"MariaDB": func(t *testing.T) *replicatest.Cluster {
+			return mariadb.NewT(t, replicatest.Options{Schema: []string{form}})
+		},
+		"MySQL": func(t *testing.T) *replicatest.Cluster {
+			c, err := mysql.New(testContext(t), replicatest.Options{Schema: []string{form}})
+			if errors.Is(err, mysql.ErrNoServer) {
+				t.Skipf("MySQL NOT TESTED: %v", err)
+			}
+			return replicatest.ClosedBy(t, c, err)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
