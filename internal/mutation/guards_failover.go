@@ -29,6 +29,13 @@ var failoverGuards = []guard{
 		pkg:  "internal/monitor", test: "TestTwoPrimaries",
 	},
 	{
+		name: "of two servers the one that is the primary stays it, whoever else answers under its name",
+		file: "internal/monitor/elect.go",
+		old:  "\t\tcase v.Sample.Start == m.views[best].Sample.Start:\n",
+		new:  "\t\tcase v.Sample.Start == m.views[best].Sample.Start || v.Shared || m.views[best].Shared:\n",
+		pkg:  "internal/monitor", test: "TestTwoPrimariesOfWhichOneSharesItsName",
+	},
+	{
 		name: "a writable replica is not the primary when its own is gone",
 		file: "internal/monitor/claim.go",
 		old:  "c.follower, counts = true, false",
