@@ -130,7 +130,7 @@ func TestK3_11_GTIDSchemaLag(t *testing.T) {
 			return len(names)
 		}
 		require.Equal(t, 1, columns())
-		holdBack(t, c)
+		holdBack(t, c, db)
 		execOn(t, c.Primary(), "CREATE TABLE "+table+"_new (id INT)", "ALTER TABLE "+table+" ADD COLUMN more INT")
 		for _, query := range []string{"SELECT COUNT(*) FROM " + table + "_new", "SELECT COUNT(more) FROM " + table} {
 			seen.take()

@@ -120,8 +120,13 @@ func execOn(t testing.TB, n *dbtest.MySQLNode, statements ...string) {
 	require.NoError(t, n.Exec(testContext(t), statements...))
 }
 
+// asked is a server of any kind.
+type asked interface {
+	QueryValue(ctx context.Context, query string) (string, error)
+}
+
 // ask runs a query on a server as its administrator, past the routed pool.
-func ask(t testing.TB, n *dbtest.MySQLNode, query string) string {
+func ask(t testing.TB, n asked, query string) string {
 	t.Helper()
 	value, err := n.QueryValue(testContext(t), query)
 	require.NoError(t, err, query)
@@ -169,13 +174,23 @@ func gtidConfig(c *dbtest.MySQLCluster, user ...string) readroute.Config {
 }
 
 // holdBack lets the replicas come to where the primary is, and keeps them there until letGo or the end of the test. They are
-// fed and their appliers run, so that they may serve whoever needs nothing newer.
-func holdBack(t testing.TB, c *dbtest.MySQLCluster) {
+// fed and their appliers run, so that they may serve whoever needs nothing newer. Their appliers stop for that: of each of
+// dbs it waits until it has seen them run again.
+func holdBack(t testing.TB, c *dbtest.MySQLCluster, dbs ...*readroute.DB) {
 	t.Helper()
 	t.Cleanup(func() { letGo(t, c) })
 	require.NoError(t, c.WaitCaughtUp(testContext(t)))
 	for _, n := range replicasOf(c) {
+		if len(dbs) > 0 {
+			require.NoError(t, n.PauseReplay(testContext(t)))
+		}
+		for _, db := range dbs {
+			eventually(t, "the stop is seen", func() bool { return status(t, db, n.Name()).Stopped })
+		}
 		require.NoError(t, n.SetApplyDelay(testContext(t), time.Hour))
+		for _, db := range dbs {
+			eventually(t, "the start is seen", func() bool { return !status(t, db, n.Name()).Stopped })
+		}
 	}
 }
 

@@ -127,7 +127,7 @@ func (f *gtidFailover) switchOver(t *testing.T) {
 	require.Equal(t, ask(t, next, "SELECT "+rows+" + 21"), ask(t, next, "SELECT COUNT(*) FROM "+f.table), "a write that failed was not run again")
 	require.True(t, status(t, db, next.Name()).Primary)
 	require.Zero(t, db.RouteStats().Nodes[0].Writer.OpenConnections, "connections to the former primary are dropped")
-	require.NotEmpty(t, f.happened.of(readroute.EventPrimaryChanged))
+	f.happened.first(t, readroute.EventPrimaryChanged)
 	var port int
 	require.NoError(t, db.PrimaryDB().QueryRowContext(testContext(t), "SELECT @@GLOBAL.port").Scan(&port))
 	require.Equal(t, next.Port(), port)
@@ -360,7 +360,7 @@ func TestK4_26_GTIDPrimaryFromABackup(t *testing.T) {
 			require.Equal(t, readroute.ReasonPositionLost, d.Reason, "%+v", d)
 			require.Less(t, time.Since(at), 5*time.Second, "nothing waits for what cannot come")
 		}
-		require.NotEmpty(t, happened.of(readroute.EventPositionLost))
+		happened.first(t, readroute.EventPositionLost)
 		for ctx, rows := range map[context.Context]int{lost: 0, kept: 1} {
 			eventually(t, "a replica serves the session", func() bool {
 				seen.take()

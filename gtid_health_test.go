@@ -67,11 +67,11 @@ func TestK4_15_GTIDReplicaThatNothingFeeds(t *testing.T) {
 						s := status(t, db, sick.Name())
 						return !s.Stopped && s.Healthy && s.LagKnown && s.LagTransactions == 0
 					})
-					require.NotEmpty(t, happened.of(readroute.EventResumed))
+					happened.first(t, readroute.EventResumed)
 				}()
 				tc.fall()
 				eventually(t, "the monitor knows", func() bool { return status(t, db, sick.Name()).Stopped })
-				require.NotEmpty(t, happened.of(readroute.EventStopped))
+				happened.first(t, readroute.EventStopped)
 				seen.take()
 				for _, ctx := range []context.Context{sessionContext(t), readroute.WithLevel(testContext(t), readroute.LevelEventual)} {
 					for range 30 {
@@ -117,11 +117,15 @@ func TestGTIDMissingRights(t *testing.T) {
 			require.Len(t, missing, 1, n.Name())
 			require.Contains(t, missing[0], "GRANT REPLICATION CLIENT ON *.* to it")
 			var told []string
-			for _, e := range happened.of(readroute.EventSetting) {
-				if e.Node == config.Primary.Name && i == 0 || i > 0 && e.Node == config.Replicas[i-1].Name {
-					told = append(told, e.Why)
+			eventually(t, "it is told", func() bool {
+				told = nil
+				for _, e := range happened.of(readroute.EventSetting) {
+					if e.Node == config.Primary.Name && i == 0 || i > 0 && e.Node == config.Replicas[i-1].Name {
+						told = append(told, e.Why)
+					}
 				}
-			}
+				return len(told) > 0
+			})
 			require.Equal(t, missing, told, "it is told once")
 		}
 		config = gtidConfig(c)

@@ -135,7 +135,7 @@ func TestGTIDWritableReplica(t *testing.T) {
 			return why != ""
 		})
 		require.Contains(t, why, "set read_only if it is one")
-		require.Equal(t, why, happened.of(readroute.EventSetting)[0].Why)
+		require.Equal(t, why, happened.first(t, readroute.EventSetting).Why)
 		require.NoError(t, write())
 		require.Empty(t, happened.of(readroute.EventTwoPrimaries))
 
@@ -156,7 +156,7 @@ func TestGTIDWritableReplica(t *testing.T) {
 		eventually(t, "it is out", func() bool { return !status(t, db, a.Name()).Healthy })
 		execOn(t, b, opened)
 		eventually(t, "the replica that was opened is the primary", func() bool { return write() == nil })
-		require.Equal(t, b.Name(), happened.of(readroute.EventPrimaryChanged)[0].Node)
+		require.Equal(t, b.Name(), happened.first(t, readroute.EventPrimaryChanged).Node)
 
 		// The former one comes back as it was, and the one that counts follows it.
 		happened.of(readroute.EventTwoPrimaries)

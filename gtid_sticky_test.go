@@ -57,9 +57,11 @@ func TestK5_24_MySQLWithoutGTIDs(t *testing.T) {
 		require.Len(t, s.Missing, 1)
 		require.Contains(t, s.Missing[0], "gtid_mode is OFF")
 		require.True(t, s.GTIDSet.IsZero())
-		require.True(t, slices.ContainsFunc(happened.of(readroute.EventSetting), func(e readroute.Event) bool {
-			return e.Node == name && e.Why == s.Missing[0]
-		}), "the event says so, too")
+		eventually(t, "the event says so, too", func() bool {
+			return slices.ContainsFunc(happened.of(readroute.EventSetting), func(e readroute.Event) bool {
+				return e.Node == name && e.Why == s.Missing[0]
+			})
+		})
 	}
 
 	ctx := sessionContext(t)

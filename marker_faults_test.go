@@ -252,7 +252,7 @@ func TestMarkerFailover(t *testing.T) {
 			return d.Reason == readroute.ReasonPositionLost
 		})
 	}
-	require.NotEmpty(t, happened.of(readroute.EventPositionLost))
+	happened.first(t, readroute.EventPositionLost)
 	require.Equal(t, 1, count(t, kept, db, table, 1))
 	_, err = db.ExecContext(lost, "INSERT INTO "+table+" VALUES (4)")
 	require.NoError(t, err)
@@ -279,7 +279,7 @@ func TestMarkerTableComesAndGoes(t *testing.T) {
 	}
 	require.True(t, db.RouteStats().Sticky)
 	require.Contains(t, fmt.Sprint(status(t, db, c.Primary().Name()).Missing), "CreateMarker")
-	require.Contains(t, fmt.Sprint(happened.of(readroute.EventSetting)), "CreateMarker")
+	require.Contains(t, happened.first(t, readroute.EventSetting).Why, "CreateMarker")
 	ctx := sessionContext(t)
 	write(ctx, 1)
 	seen.take()

@@ -189,6 +189,7 @@ func TestRefuseOnlyWarnsOfWhatTheServerSays(t *testing.T) {
 		config.Primary.Connector = readroute.Postgres(strings.Replace(c.Primary().DSN(), "postgres@", "timid@", 1))
 		db := open(t, config)
 		require.NoError(t, db.QueryRowContext(sessionContext(t), "SELECT 1").Scan(new(int)))
+		eventually(t, "two settings are told of", func() bool { return len(happened.of(readroute.EventSetting)) >= 2 })
 		list := happened.of(readroute.EventSetting)
 		require.Len(t, list, 2)
 		require.Contains(t, list[0].Why, "default_transaction_read_only is on")
