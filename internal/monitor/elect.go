@@ -6,14 +6,24 @@ import (
 	"github.com/readroute/readroute/internal/core"
 )
 
-// reign is what a primary with GTIDs has written since it was seen first: of before a failover is who has nothing of it.
+// reign is what a primary with GTIDs has written since it became one: of before a failover is who has nothing of it. Until it has
+// written it is the last primary's that counts.
 type reign struct {
 	server core.Start
 	since  time.Time
 	before core.Position // its own transactions when it was seen first
 	began  core.Position // the first of them that were seen after that
+	next   accession
 	// replicas are when servers were seen as replicas last.
 	replicas map[uint64]time.Time
+}
+
+// accession is how a primary was seen first.
+type accession struct {
+	server core.Start
+	at     time.Time
+	own    core.Position
+	wrote  bool
 }
 
 // replicasKept bounds how many servers are remembered; addresses may lead to new ones again and again.
@@ -27,13 +37,15 @@ func (r *reign) follows(s *core.Sample) {
 	r.replicas[s.Start.System] = s.Began
 }
 
-// take takes in a sample of the primary.
+// take takes in a sample of the primary. One that was a replica meanwhile begins anew: others have what it wrote before.
 func (r *reign) take(s *core.Sample) {
+	n := &r.next
 	switch {
-	case s.Start.System != r.server.System:
-		*r = reign{server: s.Start, since: s.Began, before: s.Own, replicas: r.replicas}
-	case r.began.IsZero() && (s.Own.GTIDs() != r.before.GTIDs() || s.Own.Domains() != r.before.Domains()):
-		r.began = s.Own
+	case s.Start.System != n.server.System, r.replicas[n.server.System].After(n.at):
+		*n = accession{server: s.Start, at: s.Began, own: s.Own}
+	case !n.wrote && (s.Own.GTIDs() != n.own.GTIDs() || s.Own.Domains() != n.own.Domains()):
+		n.wrote = true
+		r.server, r.since, r.before, r.began = n.server, n.at, n.own, s.Own
 	}
 }
 
@@ -66,7 +78,9 @@ func (m *Monitor) ofBeforeLocked(s *core.Sample) bool {
 	case s.Position.IsZero():
 		return false
 	case s.Position.Kind == core.KindMySQL, s.Position.Kind == core.KindMariaDB:
-		return s.Start.System != r.server.System && !r.began.IsZero() && !r.replicas[s.Start.System].After(r.since) && !s.HasAny(r.began, r.before)
+		system := s.Start.System
+		return system != r.server.System && system != r.next.server.System && !r.began.IsZero() && !r.replicas[system].After(r.since) &&
+			!s.HasAny(r.began, r.before)
 	}
 	return s.Position.System == m.history.system && s.Position.Timeline < m.history.timeline
 }

@@ -1,9 +1,7 @@
 package monitor_test
 
 import (
-	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -600,89 +598,4 @@ func TestFailedDialsDoNotTakeOutEveryReplica(t *testing.T) {
 		time.Sleep(time.Second)
 		require.False(t, w.view(2).Healthy || w.view(3).Healthy, "what does not answer a probe is out, however many are")
 	})
-}
-
-// TestFormerPrimaryWithGTIDsIsNotElectedAgain: where histories have no timelines, the primary of before a failover is known by
-// what it does not have: anything of what the last primary has written.
-func TestFormerPrimaryWithGTIDsIsNotElectedAgain(t *testing.T) {
-	const a, b = "3e11fa47-71ca-11e1-9e33-c80aa9429561", "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-	synctest.Test(t, func(t *testing.T) {
-		na, nb := &gtidNode{uuid: a, set: a + ":1-10"}, &gtidNode{uuid: b, set: a + ":1-10", replica: true}
-		w := watchWith(t, func(c *monitor.Config) {
-			c.Engine = gtidEngine{}
-			c.Nodes = []monitor.Node{{Name: "a", Weight: 1, Dial: na.dial}, {Name: "b", Weight: 1, Dial: nb.dial}}
-		})
-		time.Sleep(2 * time.Second)
-		w.wantsPrimary(0, true)
-		na.change(func(n *gtidNode) { n.down = true })
-		nb.change(func(n *gtidNode) { n.replica = false })
-		time.Sleep(3 * time.Second)
-		w.wantsPrimary(1, true)
-		nb.change(func(n *gtidNode) { n.set = a + ":1-10," + b + ":1-5" })
-		time.Sleep(2 * time.Second)
-		na.change(func(n *gtidNode) { n.down = false; n.set = a + ":1-12" }) // it is back, with writes that are lost
-		nb.change(func(n *gtidNode) { n.down = true })
-		time.Sleep(10 * time.Second)
-		w.wantsPrimary(1, false)
-		nb.change(func(n *gtidNode) { n.down = false })
-		time.Sleep(3 * time.Second)
-		w.wantsPrimary(1, true)
-
-		nb.change(func(n *gtidNode) { n.down = true }) // for good: what it has written is lost, and somebody has decided so
-		time.Sleep(40 * time.Second)
-		w.wantsPrimary(0, true)
-	})
-}
-
-// gtidNode is a scripted MySQL server.
-type gtidNode struct {
-	mu            sync.Mutex
-	uuid, set     string
-	replica, down bool
-}
-
-func (n *gtidNode) change(f func(*gtidNode)) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	f(n)
-}
-
-func (n *gtidNode) dial(context.Context) (monitor.Link, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.down {
-		return nil, errRefused
-	}
-	return n, nil
-}
-
-func (n *gtidNode) QueryRow(context.Context, string) ([]string, error) { return nil, nil }
-func (n *gtidNode) Close() error                                       { return nil }
-
-// gtidEngine asks gtidNodes.
-type gtidEngine struct{ monitor.Engine }
-
-func (gtidEngine) Need(_, s core.Sample) core.Position { return s.Position }
-
-func (gtidEngine) Ask(_ context.Context, link monitor.Link) (core.Sample, error) {
-	n := link.(*gtidNode)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.down {
-		return core.Sample{}, errRefused
-	}
-	set, err := core.ParseGTIDSet(n.set)
-	if err != nil {
-		return core.Sample{}, err
-	}
-	own, _ := core.ParseUUID(n.uuid)
-	system := uint64(own[15])
-	s := core.Sample{
-		Start: core.Start{System: system, At: 1}, Role: core.RolePrimary, Position: core.MySQLPosition(set, 1),
-		Own: core.MySQLPosition(set.MovedSince(set, own), 1), HasSource: n.replica,
-	}
-	if n.replica {
-		s.Role = core.RoleReplica
-	}
-	return s, nil
 }

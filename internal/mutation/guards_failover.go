@@ -22,6 +22,13 @@ var failoverGuards = []guard{
 		new:  "\t\tcase m.formerLocked(i) && m.closed:\n",
 	}),
 	{
+		name: "of before a failover is also who has what a primary wrote before it was a replica for a while",
+		file: "internal/monitor/elect.go",
+		old:  ", r.replicas[n.server.System].After(n.at):",
+		new:  ", r.replicas[n.server.System].After(n.at) && r.next.wrote && r.since.IsZero():",
+		pkg:  "internal/monitor", test: "TestFormerPrimaryWithGTIDsOfTheReignThatCounts",
+	},
+	{
 		name: "of two primaries the one on the higher timeline counts",
 		file: "internal/monitor/elect.go",
 		old:  "case best < 0, v.Sample.Position.Timeline > m.views[best].Sample.Position.Timeline:",
