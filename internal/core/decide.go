@@ -85,6 +85,7 @@ const (
 	AskFloor                  // make positions of Need.Floors, then decide again
 	AskSince                  // add to Need what the primary had Level.Bound before Now, then decide again
 	AskNow                    // add to Need what the primary has now, then decide again
+	AskUnproven               // have the session wait for what the primary has now, then decide again
 	Refuse                    // no node may serve it: an error
 )
 
@@ -228,6 +229,8 @@ func decideSession(in *Input, s *Snapshot, eligible uint64, why Reason) Decision
 	switch {
 	case eligible == 0:
 		return fallBack(in, s, why)
+	case need.Unproven:
+		return Decision{Action: AskUnproven, Nodes: nearest(s, eligible), Reason: ReasonCapturePending}
 	case need.Pending != nil:
 		return decidePending(in, s, eligible)
 	case in.Level == LevelGlobal && !in.Asked:

@@ -201,6 +201,8 @@ func (f *fixture) statement(words []string) *core.Input {
 			in.Need.LastWrite = fixtureNow.Add(f.duration(value))
 		case "pending":
 			in.Need.Pending = core.NewCapture(nil)
+		case "unproven":
+			in.Need.Unproven = true
 		case "open":
 			in.Need.Open = true
 		case "sticky":
@@ -232,7 +234,7 @@ func (f *fixture) statement(words []string) *core.Input {
 }
 
 func (f *fixture) render(d core.Decision) string {
-	text := "= " + [...]string{"primary", "replica", "wait", "capture", "ask", "floor", "since", "now", "refuse"}[d.Action]
+	text := "= " + [...]string{"primary", "replica", "wait", "capture", "ask", "floor", "since", "now", "unproven", "refuse"}[d.Action]
 	var nodes []string
 	for mask := d.Nodes; mask != 0; mask &= mask - 1 {
 		nodes = append(nodes, f.names[bits.TrailingZeros64(mask)])

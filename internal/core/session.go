@@ -36,6 +36,7 @@ type clusterState struct {
 	floors      []*Floor  // what was read and is no position yet
 	gone        time.Time // when entry.Until is this, it is because no server can tell any more what was read
 	ahead       bool      // some of what was read on a replica is a position now, and the primary has not been found to show it
+	unproven    bool      // entry.Until is because of what nobody knows the position of; what the primary has after it counts
 	pending     []pending
 	// alone is what pending is made of when add has found but one, so that it needs no allocation of its own.
 	alone   [1]pending
@@ -169,15 +170,15 @@ func (c *clusterState) apply(p pending, r *CaptureResult, now time.Time) Verdict
 	}
 	switch {
 	case r.Err != nil || r.Position.IsZero():
-		c.entry.Until = later(c.entry.Until, now.Add(p.window))
+		c.doubt(now.Add(p.window))
 		return verdict
 	case p.fence:
 		c.require(r.Position, r.At, p.window, now)
 		return verdict
 	case len(p.judge) == 0 && !p.anybody && p.writer != r.Start:
 		// Another server answered than the one that wrote, or another run of it. Whether it has the write nobody knows, so the primary
-		// is asked for a while; of the write nothing is left but what is in its position, which holds however late replicas are then.
-		c.entry.Until = later(c.entry.Until, now.Add(p.window))
+		// is asked for a while; what is in its position now is what a token can tell of the write.
+		c.doubt(now.Add(p.window))
 		c.require(r.need(), r.At, p.window, now)
 		return VerdictForeign
 	}
@@ -202,11 +203,16 @@ func (c *clusterState) apply(p pending, r *CaptureResult, now time.Time) Verdict
 	return verdict
 }
 
+// doubt has the primary asked until a moment, and holds the session to what the primary has then.
+func (c *clusterState) doubt(until time.Time) {
+	c.entry.Until, c.unproven = later(c.entry.Until, until), true
+}
+
 // require adds what a capture has found at a moment to what the session needs.
 func (c *clusterState) require(p Position, at time.Time, window time.Duration, now time.Time) {
 	merged, ok := MergePositions(c.entry.Positions, p)
 	if !ok {
-		c.entry.Until = later(c.entry.Until, now.Add(window))
+		c.doubt(now.Add(window))
 		return
 	}
 	c.entry.Positions = merged
@@ -276,12 +282,33 @@ func (s *Session) Wrote(cluster string, now time.Time, writer Start, capture *Ca
 	})
 }
 
-// Unprovable records a write whose position cannot be had: the primary until then.
+// Unprovable records a write whose position cannot be had, and never will: the primary until then.
 func (s *Session) Unprovable(cluster string, now, until time.Time) {
 	s.grow(cluster, func(c clusterState) clusterState {
 		c.entry.At = later(c.entry.At, now)
 		c.entry.Until = later(c.entry.Until, until)
 		return c
+	})
+}
+
+// Doubtful records a write of unknown outcome that the server cannot be asked about. It stands or does not within window: for that
+// time it is the primary, and then whatever shows what the primary has by then. capture begins now; a token tells of what it finds.
+func (s *Session) Doubtful(cluster string, now time.Time, capture *Capture, window time.Duration) {
+	s.grow(cluster, func(c clusterState) clusterState {
+		c.entry.At = later(c.entry.At, now)
+		c.doubt(now.Add(window))
+		return c.add(pending{capture: capture, window: window, anybody: true}, now)
+	})
+}
+
+// Prove makes the session need what a capture finds that begins after its doubts have ended. See [Need.Unproven].
+func (s *Session) Prove(cluster string, now time.Time, capture *Capture, window time.Duration) {
+	s.update(cluster, func(c clusterState) clusterState {
+		if !c.unproven || c.entry.Until.After(now) {
+			return c
+		}
+		c.unproven = false
+		return c.add(pending{capture: capture, window: window, anybody: true}, now)
 	})
 }
 
@@ -336,7 +363,7 @@ func (c clusterState) add(p pending, now time.Time) clusterState {
 		return c
 	}
 	if len(list) >= maxPending {
-		c.entry.Until = later(c.entry.Until, now.Add(p.window))
+		c.doubt(now.Add(p.window))
 		return c
 	}
 	c.pending = append(list, p)

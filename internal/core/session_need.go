@@ -8,6 +8,7 @@ type Need struct {
 	CapturedAt time.Time
 	Until      time.Time // the primary until then
 	Gone       bool      // Until is that because of what was read, and of no write
+	Unproven   bool      // once Until is over, what the primary has then is needed as well: see [Session.Prove]
 	LastWrite  time.Time
 	Pending    *Capture // a capture to wait for; nil when none is pending
 	Open       bool     // a write of the session has not ended
@@ -56,7 +57,7 @@ func (s *Session) ViewTo(cluster string, clock func() time.Time, n *Need) Verdic
 	n.Gone = !n.Until.IsZero() && n.Until.Equal(c.gone)
 	n.LastWrite = c.wrote
 	n.entry = &c.entry
-	n.Open = c.open > 0
+	n.Open, n.Unproven = c.open > 0, c.unproven
 	n.Floors, n.Ahead = c.floors, c.ahead
 	n.Pending = nil
 	if len(c.pending) > 0 {

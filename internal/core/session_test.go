@@ -123,6 +123,39 @@ func TestSessionVerdicts(t *testing.T) {
 	}
 }
 
+// TestSessionDoubt: a write of unknown outcome asks for the primary, and then for what the primary has; a token of in between for the
+// primary once more, for whoever reads it cannot know.
+func TestSessionDoubt(t *testing.T) {
+	var s core.Session
+	now := fixtureNow
+	clock := func() time.Time { return now }
+	began, ended := core.NewCapture(nil), core.NewCapture(nil)
+	s.Doubtful(cluster, now, began, window)
+	began.Complete(answer(startA, at(1, 100)))
+	need := view(t, &s, core.VerdictNone)
+	require.Equal(t, now.Add(window), need.Until)
+	require.Equal(t, []core.Position{at(1, 100)}, need.Positions)
+	require.True(t, need.Unproven)
+	s.Prove(cluster, now, ended, window)
+	require.True(t, view(t, &s, core.VerdictNone).Unproven, "its window has not ended")
+
+	until := func() time.Time {
+		token, err := s.Token(t.Context(), clock, window)
+		require.NoError(t, err)
+		return token.Entries()[0].Until
+	}
+	require.Equal(t, fixtureNow.Add(window), until())
+	now = now.Add(window)
+	require.Equal(t, now.Add(window), until())
+	s.Prove(cluster, now, ended, window)
+	require.Equal(t, ended, view(t, &s, core.VerdictNone).Pending)
+	ended.Complete(answer(startB, at(1, 300)))
+	need = view(t, &s, core.VerdictNone)
+	require.False(t, need.Unproven)
+	require.Equal(t, []core.Position{at(1, 300)}, need.Positions)
+	require.Equal(t, now, until())
+}
+
 // TestSessionJudge has the primary judge a position that came from elsewhere.
 func TestSessionJudge(t *testing.T) {
 	for name, c := range map[string]struct {

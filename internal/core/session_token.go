@@ -40,6 +40,9 @@ func (s *Session) entry(ctx context.Context, cluster string, clock func() time.T
 		case need.Open:
 			err = ErrWriteOpen
 		case need.Pending == nil:
+			if at := clock(); need.Unproven && !e.Until.After(at) {
+				e.Until = at.Add(window) // whoever reads the token cannot know that there was a doubt
+			}
 			return e, nil
 		default:
 			err = need.Pending.Wait(ctx)

@@ -60,7 +60,7 @@ var captureGuards = []guard{
 	{
 		name: "a position that could not be read holds the session to the primary",
 		file: "internal/core/session.go",
-		old:  "\tcase r.Err != nil || r.Position.IsZero():\n\t\tc.entry.Until = later(c.entry.Until, now.Add(p.window))",
+		old:  "\tcase r.Err != nil || r.Position.IsZero():\n\t\tc.doubt(now.Add(p.window))",
 		new:  "\tcase r.Err != nil || r.Position.IsZero():",
 		pkg:  "internal/core", test: "TestSessionVerdicts",
 	},
@@ -106,9 +106,16 @@ var captureGuards = []guard{
 	{
 		name: "what is left of a write whose server is gone holds its session also when its window is over",
 		file: "internal/core/session.go",
-		old:  "\t\tc.require(r.need(), r.At, p.window, now)\n\t\treturn VerdictForeign",
-		new:  "\t\treturn VerdictForeign",
+		old:  "\t\tc.doubt(now.Add(p.window))\n\t\tc.require(r.need(), r.At, p.window, now)\n\t\treturn VerdictForeign",
+		new:  "\t\tc.entry.Until = later(c.entry.Until, now.Add(p.window))\n\t\treturn VerdictForeign",
 		pkg:  "internal/simulation", test: "TestAWriteOutlivesARestartOfThePrimary",
+	},
+	{
+		name: "a doubt ends with what the primary has by then, and not with its window",
+		file: "internal/core/session.go",
+		old:  "later(c.entry.Until, until), true\n",
+		new:  "later(c.entry.Until, until), c.unproven\n",
+		pkg:  "internal/simulation", test: "TestADoubtEndsWithWhatThePrimaryHas",
 	},
 	{
 		name: "what is left of a read whose server is gone does so as well",

@@ -113,8 +113,8 @@ var statementGuards = []guard{
 	{
 		name: "that a session has just written is no way around that limit",
 		file: "internal/core/decide.go",
-		old:  "\tcase eligible == 0:\n\t\treturn fallBack(in, s, why)\n\tcase need.Pending != nil:\n",
-		new:  "\tcase eligible == 0 && need.Pending == nil:\n\t\treturn fallBack(in, s, why)\n\tcase eligible == 0:\n\t\treturn stay(in, s, why)\n\tcase need.Pending != nil:\n",
+		old:  "\tcase eligible == 0:\n\t\treturn fallBack(in, s, why)\n\tcase need.Unproven:\n",
+		new:  "\tcase eligible == 0 && need.Pending == nil:\n\t\treturn fallBack(in, s, why)\n\tcase eligible == 0:\n\t\treturn stay(in, s, why)\n\tcase need.Unproven:\n",
 		pkg:  "internal/router", test: "TestRouteProtectsThePrimaryFromSessionsThatWrite",
 	},
 }

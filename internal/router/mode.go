@@ -88,7 +88,7 @@ func (r *Router) shadow(session *core.Session, in core.Input) *Shadow {
 	d, s := r.decide(&in)
 	out := &Shadow{Node: -1, Reason: d.Reason}
 	switch d.Action {
-	case core.GoReplica, core.WaitReplica, core.WaitCapture, core.AskPrimary, core.AskFloor, core.AskSince, core.AskNow:
+	case core.GoReplica, core.WaitReplica, core.WaitCapture, core.AskPrimary, core.AskFloor, core.AskSince, core.AskNow, core.AskUnproven:
 		out.Role, out.Node = r.foresee(&in, d, s)
 		out.WouldWait = d.Action != core.GoReplica
 		if out.Role == core.RolePrimary {

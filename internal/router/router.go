@@ -190,7 +190,7 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 			}
 			r.settle(ctx, req, &in, d, s, began, out)
 			return
-		case core.WaitReplica, core.WaitCapture, core.AskPrimary, core.AskFloor, core.AskSince, core.AskNow:
+		case core.WaitReplica, core.WaitCapture, core.AskPrimary, core.AskFloor, core.AskSince, core.AskNow, core.AskUnproven:
 		}
 		if req.Dry {
 			r.dry(&in, d, out)
@@ -287,6 +287,8 @@ func (r *Router) wait(ctx context.Context, session *core.Session, in *core.Input
 	case core.AskSince, core.AskNow:
 		in.Asked = r.askPrimary(ctx, in, d.Action, extra)
 		in.NoCapture = !in.Asked
+	case core.AskUnproven:
+		session.Prove(r.cfg.Cluster, in.Now, r.Captures.Join(), r.cfg.Strategy.Window)
 	case core.WaitCapture:
 		in.NoCapture = !r.waitCapture(ctx, in.Need.Pending)
 	case core.AskPrimary:

@@ -189,6 +189,41 @@ func TestAWriteThatArrivesAfterItsAnswerWasLost(t *testing.T) {
 	}
 }
 
+// TestADoubtEndsWithWhatThePrimaryHas: behind a pooler nobody can say when a write of unknown outcome has ended. Its session is on the
+// primary for the window, in which it has arrived, and is shown it after that as well, by replicas that are later than the window.
+func TestADoubtEndsWithWhatThePrimaryHas(t *testing.T) {
+	const window = 200 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		s := simulation.NewStage(simulation.Postgres, 2, 1)
+		db := route(t, s, false, func(c *readroute.Config) {
+			c.StickyWindow, c.Primary.Pooled, c.Replicas[0].Pooled = window, true, true
+		})
+		insert, text := texts(simulation.Postgres)
+		s.Lag(1, 3*window)
+		for version := range 20 {
+			ctx := readroute.WithSession(t.Context())
+			s.LoseNextWrite(window / 2)
+			_, err := db.ExecContext(ctx, insert, version, version)
+			require.ErrorIs(t, err, readroute.ErrCommitUnknown)
+			time.Sleep(window*3/4 + time.Millisecond) // the server has run it
+			db.told()
+			began := time.Now()
+			roles := map[readroute.Role]int{}
+			for roles[readroute.RoleReplica] < 10 {
+				var saw int
+				require.NoError(t, db.QueryRowContext(ctx, text, version).Scan(&saw))
+				require.Equal(t, version, saw)
+				for _, d := range db.told() {
+					roles[d.Role]++
+				}
+				require.Less(t, time.Since(began), 20*window, "the doubt ends")
+				time.Sleep(10 * time.Millisecond)
+			}
+			require.Greater(t, roles[readroute.RolePrimary], 5)
+		}
+	})
+}
+
 // TestReadersRefuseWrites: a session for reads refuses writes by itself, whatever becomes of its server. PostgreSQL's is opened so,
 // the others' are told.
 func TestReadersRefuseWrites(t *testing.T) {

@@ -23,6 +23,13 @@ func (c *Conn) unknown(list []*core.Session, h *held) {
 			}
 			return
 		}
+		if c.cluster.Marking == nil {
+			capture = c.cluster.Router.Captures.Join()
+			for _, s := range list {
+				s.Doubtful(c.cluster.Name, now, capture, window)
+			}
+			return
+		}
 	}
 	c.unprovable(list)
 }
