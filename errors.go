@@ -52,8 +52,9 @@ var (
 	ErrPositionLost = router.ErrPositionLost
 	// ErrCommitUnknown is matched by the error of a write or a commit whose answer was lost: nobody can say whether it
 	// stands. The same error matches the driver's own. It is not run again; the session reads from the primary until a
-	// position is known that covers it, or, behind a pooler, for StickyWindow, and then from what shows all that the primary has by then. Where the answer is lost between the rows of a write that Query has begun (INSERT ...
-	// RETURNING), Rows.Err is the driver's own and does not match: the rows are the driver's. The session is treated alike.
+	// position is known that covers it, or, behind a pooler, for StickyWindow, and then from what shows all that the primary has
+	// by then. Where the answer is lost between the rows of a write that Query has begun (INSERT ... RETURNING), Rows.Err is the
+	// driver's own and does not match: the rows are the driver's. The session is treated alike.
 	ErrCommitUnknown = vconn.ErrCommitUnknown
 	// ErrWriteOpen is returned by [Session.Token] while a write of the session hands out rows (INSERT ... RETURNING).
 	ErrWriteOpen = core.ErrWriteOpen

@@ -150,8 +150,9 @@ func TestGTIDWaitsThenCovers(t *testing.T) {
 	})
 }
 
-// TestGTIDFallbackErrorAndStale: what becomes of a read that no replica can serve in time, and that it says so.
-func TestGTIDFallbackErrorAndStale(t *testing.T) {
+// TestK2_25_GTIDWaitThatEndsCoversNothing: what becomes of a read that no replica can serve in time, and that it says so. No server is
+// asked to wait, so that no answer of one can be taken for the position.
+func TestK2_25_GTIDWaitThatEndsCoversNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, c *dbtest.MySQLCluster) {
 		table := newGTIDTable(t, c, "id INT PRIMARY KEY")
 		config := gtidConfig(c)

@@ -90,6 +90,7 @@ func (c *Captures) Join() *core.Capture {
 			next.Complete(core.CaptureResult{Err: ErrClosed, At: time.Now()})
 		} else {
 			c.next = next
+			c.m.awaited.Add(1)
 		}
 	}
 	c.mu.Unlock()
@@ -125,6 +126,7 @@ func (c *Captures) JoinWhenGone(b Backend, writer core.Start) (capture *core.Cap
 		c.mu.Unlock()
 		return nil, false
 	}
+	c.m.awaited.Add(1)
 	c.unknown = append(c.unknown, unknown{backend: b, writer: writer, until: time.Now().Add(backendPatience), capture: capture})
 	c.mu.Unlock()
 	c.signal()
@@ -253,11 +255,17 @@ func (c *Captures) serve() error {
 		Start: s.Start, At: s.Ended,
 	}
 	for _, w := range c.batch {
-		w.Complete(r)
+		c.complete(w, r)
 	}
 	clear(c.batch)
 	c.batch = c.batch[:0]
 	return nil
+}
+
+// complete gives a capture that somebody has joined its result.
+func (c *Captures) complete(capture *core.Capture, r core.CaptureResult) {
+	c.m.awaited.Add(-1)
+	capture.Complete(r)
 }
 
 // dial leads the link to the node that is the primary now.
@@ -307,7 +315,7 @@ func (c *Captures) lookForUnknown(ctx context.Context) error {
 		case gone:
 			c.batch = append(c.batch, u.capture)
 		case u.tries >= backendTries:
-			u.capture.Complete(core.CaptureResult{Err: fmt.Errorf("look for a server session: %w", firstErr), At: time.Now()})
+			c.complete(u.capture, core.CaptureResult{Err: fmt.Errorf("look for a server session: %w", firstErr), At: time.Now()})
 		default:
 			left = append(left, u)
 		}
@@ -340,6 +348,6 @@ func (c *Captures) finish() {
 	c.next, c.unknown, c.batch = nil, nil, nil
 	c.mu.Unlock()
 	for _, w := range left {
-		w.Complete(core.CaptureResult{Err: ErrClosed, At: time.Now()})
+		c.complete(w, core.CaptureResult{Err: ErrClosed, At: time.Now()})
 	}
 }

@@ -14,8 +14,8 @@ type reign struct {
 	before core.Position // its own transactions when it was seen first
 	began  core.Position // the first of them that were seen after that
 	next   accession
-	// replicas are when servers were seen as replicas last.
-	replicas map[uint64]time.Time
+	// replicas are when servers were seen as replicas last, and ended when they ceased to be the primary.
+	replicas, ended map[uint64]time.Time
 }
 
 // accession is how a primary was seen first.
@@ -30,11 +30,13 @@ type accession struct {
 const replicasKept = 256
 
 // follows takes in a sample of a replica.
-func (r *reign) follows(s *core.Sample) {
-	if r.replicas == nil || len(r.replicas) >= replicasKept {
-		r.replicas = make(map[uint64]time.Time)
+func (r *reign) follows(s *core.Sample) { remember(&r.replicas, s.Start.System, s.Began) }
+
+func remember(m *map[uint64]time.Time, system uint64, at time.Time) {
+	if *m == nil || len(*m) >= replicasKept {
+		*m = make(map[uint64]time.Time)
 	}
-	r.replicas[s.Start.System] = s.Began
+	(*m)[system] = at
 }
 
 // take takes in a sample of the primary. One that was a replica meanwhile begins anew: others have what it wrote before.
@@ -42,6 +44,8 @@ func (r *reign) take(s *core.Sample) {
 	n := &r.next
 	switch {
 	case s.Start.System != n.server.System, r.replicas[n.server.System].After(n.at):
+		remember(&r.ended, n.server.System, s.Began)
+		delete(r.ended, s.Start.System)
 		*n = accession{server: s.Start, at: s.Began, own: s.Own}
 	case !n.wrote && (s.Own.GTIDs() != n.own.GTIDs() || s.Own.Domains() != n.own.Domains()):
 		n.wrote = true
@@ -74,15 +78,26 @@ func (m *Monitor) formerLocked(i int) bool {
 // ofBeforeLocked reports that a primary's sample is on a timeline that has ended or, where there are no timelines, of a server
 // that has nothing of what the last primary has written, and was not seen as a replica since.
 func (m *Monitor) ofBeforeLocked(s *core.Sample) bool {
-	switch r := &m.reign; {
+	switch {
 	case s.Position.IsZero():
 		return false
 	case s.Position.Kind == core.KindMySQL, s.Position.Kind == core.KindMariaDB:
-		system := s.Start.System
-		return system != r.server.System && system != r.next.server.System && !r.began.IsZero() && !r.replicas[system].After(r.since) &&
-			!s.HasAny(r.began, r.before)
+		return m.formerReignLocked(s)
 	}
 	return s.Position.System == m.history.system && s.Position.Timeline < m.history.timeline
+}
+
+// formerReignLocked is ofBeforeLocked without timelines. A primary whose writes nobody has seen may have some all the same while
+// captures wait that no sample has answered: its predecessor is one of before then.
+func (m *Monitor) formerReignLocked(s *core.Sample) bool {
+	r, system := &m.reign, s.Start.System
+	if system == r.next.server.System {
+		return false
+	}
+	if ended, was := r.ended[system]; was && !r.next.wrote && m.awaited.Load() > 0 && !r.replicas[system].After(ended) {
+		return true
+	}
+	return system != r.server.System && !r.began.IsZero() && !r.replicas[system].After(r.since) && !s.HasAny(r.began, r.before)
 }
 
 // electLocked finds the primary among the nodes that say that they are it. The higher timeline wins; the one that was

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/readroute/readroute/internal/core"
 	"github.com/readroute/readroute/internal/monitor"
 )
@@ -93,6 +95,41 @@ func TestFormerPrimaryWithGTIDsOfTheReignThatCounts(t *testing.T) {
 			w.wantsPrimary(0, true)
 		})
 	})
+}
+
+// TestFormerPrimaryWithGTIDsWhenNobodySawTheNextWrite: the new primary has taken a write and dies before anything was seen of it.
+func TestFormerPrimaryWithGTIDsWhenNobodySawTheNextWrite(t *testing.T) {
+	for _, wrote := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			const a, b = "3e11fa47-71ca-11e1-9e33-c80aa9429561", "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+			na, nb := &gtidNode{uuid: a, set: a + ":1-10"}, &gtidNode{uuid: b, set: a + ":1-10", replica: true}
+			w := watchWith(t, func(c *monitor.Config) {
+				c.Engine = gtidEngine{}
+				c.Nodes = []monitor.Node{{Name: "a", Weight: 1, Dial: na.dial}, {Name: "b", Weight: 1, Dial: nb.dial}}
+			})
+			captures := monitor.StartCaptures(w.Monitor)
+			defer captures.Close()
+			time.Sleep(2 * time.Second)
+			require.NoError(t, captures.Join().Wait(t.Context()))
+			na.change(func(n *gtidNode) { n.down = true })
+			nb.change(func(n *gtidNode) { n.replica = false })
+			time.Sleep(3 * time.Second)
+			w.wantsPrimary(1, true)
+			nb.change(func(n *gtidNode) { n.down = true })
+			if wrote {
+				captures.Join()
+			}
+			na.change(func(n *gtidNode) { n.down = false })
+			time.Sleep(10 * time.Second)
+			if !wrote {
+				w.wantsPrimary(0, true)
+				return
+			}
+			w.wantsPrimary(1, false)
+			time.Sleep(30 * time.Second)
+			w.wantsPrimary(0, true)
+		})
+	}
 }
 
 // gtidNode is a scripted MySQL server.

@@ -47,6 +47,8 @@ type Monitor struct {
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
 	nodes  []*node
+	// awaited is how many captures have been joined and have no result.
+	awaited atomic.Int64
 
 	mu      sync.Mutex
 	history history          // guarded by mu

@@ -29,6 +29,13 @@ var failoverGuards = []guard{
 		pkg:  "internal/monitor", test: "TestFormerPrimaryWithGTIDsOfTheReignThatCounts",
 	},
 	{
+		name: "what a primary has taken that nobody has seen is not given up for the primary before it",
+		file: "internal/monitor/elect.go",
+		old:  "was && !r.next.wrote && m.awaited.Load() > 0 &&",
+		new:  "was && !r.next.wrote && m.closed &&",
+		pkg:  "internal/monitor", test: "TestFormerPrimaryWithGTIDsWhenNobodySawTheNextWrite",
+	},
+	{
 		name: "of two primaries the one on the higher timeline counts",
 		file: "internal/monitor/elect.go",
 		old:  "case best < 0, v.Sample.Position.Timeline > m.views[best].Sample.Position.Timeline:",

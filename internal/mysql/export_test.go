@@ -39,5 +39,4 @@ func AskStatus(ctx context.Context, e Engine, q querier) (active, feeding bool, 
 var (
 	LastWords    = lastWords
 	Transactions = func(s core.GTIDSet) uint64 { return uint64(transactions(s)) }
-	Reached      = reached
 )
