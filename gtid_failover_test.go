@@ -371,6 +371,46 @@ func TestK4_26_GTIDPrimaryFromABackup(t *testing.T) {
 	})
 }
 
+// TestGTIDPrimaryThatHasLoggedOnlyItsOwn: with log_slave_updates off the log of a promoted replica says nothing of what it has applied.
+// It has it all the same.
+func TestGTIDPrimaryThatHasLoggedOnlyItsOwn(t *testing.T) {
+	for _, mariadb := range []bool{true, false} {
+		t.Run(flavorName(mariadb), func(t *testing.T) {
+			setting := map[bool]string{true: "log-slave-updates", false: "log-replica-updates"}[mariadb]
+			c := ownGTIDs(t, mariadb, dbtest.MySQLOptions{Replicas: 1, Settings: map[string]string{setting: "OFF"}})
+			table := newGTIDTable(t, c, numbered)
+			config := gtidFailoverConfig(c)
+			seen, happened := record(&config), listen(&config)
+			db := open(t, config)
+			ctx := sessionContext(t)
+			add(t, ctx, db, table, 1)
+			token := tokenOf(t, ctx)
+			require.NoError(t, c.WaitCaughtUp(testContext(t)))
+			former, next := c.Primary(), c.Replica(0)
+			require.NoError(t, former.StopFast(testContext(t)))
+			require.NoError(t, next.Promote(testContext(t)))
+			eventually(t, "the new primary takes writes", func() bool {
+				_, err := db.ExecContext(sessionContext(t), "INSERT INTO "+table+" (id) VALUES (2)")
+				return err == nil
+			})
+			for range 20 {
+				seen.take()
+				require.Equal(t, 1, rowsOf(t, carrying(t, token), db, table, 1))
+				d := seen.one(t)
+				require.Equal(t, next.Name(), d.Node, "%+v", d)
+				require.NotEqual(t, readroute.ReasonPositionLost, d.Reason)
+			}
+			follow(t, c, former)
+			eventually(t, "a replica serves the session", func() bool {
+				seen.take()
+				require.Equal(t, 1, rowsOf(t, carrying(t, token), db, table, 1))
+				return seen.one(t).Role == readroute.RoleReplica
+			})
+			require.Empty(t, happened.of(readroute.EventPositionLost))
+		})
+	}
+}
+
 // TestK4_22_GTIDAddressThatLeadsToTwoNodes: a write is run on a server that says, on the very connection, that it is the primary.
 func TestK4_22_GTIDAddressThatLeadsToTwoNodes(t *testing.T) {
 	onBoth(t, func(t *testing.T, c *dbtest.MySQLCluster) {

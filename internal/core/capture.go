@@ -32,7 +32,7 @@ type CaptureResult struct {
 	// Committing names all transactions that may be in the log and that reads on the primary do not see yet, among others, if
 	// the capture was asked for them. A replica may show them already.
 	Committing []string
-	History    MariaDBGTID // MariaDB: what the server has logged, by domain and server
+	History    MariaDBGTID // MariaDB: what the server has logged or replayed, by domain and server
 	Reported   LSN         // as the server said it
 	Recovered  LSN         // as in Sample
 	// TimelineFloor is a timeline that Position is on or past, when its own is not known.

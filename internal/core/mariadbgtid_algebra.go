@@ -37,7 +37,7 @@ func (g MariaDBGTID) Compare(o MariaDBGTID) (order int, ok bool) {
 	}
 }
 
-// CoveredBy compares a required list with a replica's position. history is the primary's @@gtid_binlog_state, empty when
+// CoveredBy compares a required list with a replica's position. history is what the primary has logged or replayed, empty when
 // it is not known; it is what the order of a domain can be trusted for.
 //
 // A required GTID is reached when the position's GTID of that domain has no lower sequence number, and either was written

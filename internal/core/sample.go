@@ -40,7 +40,7 @@ type Sample struct {
 	SeenUnknown bool
 	// Own is the part of a MySQL or MariaDB Position that the server writes to itself; no position when it has none.
 	Own Position
-	// History is what a MariaDB server has logged, by domain and server (@@gtid_binlog_state).
+	// History is what a MariaDB server has logged or replayed, by domain and server (@@gtid_binlog_state, @@gtid_slave_pos).
 	History MariaDBGTID
 	// Self names a MySQL or MariaDB server to those that replicate from it; Sources are those that it is set to replicate from.
 	Self    uint64

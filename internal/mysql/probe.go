@@ -276,7 +276,7 @@ func (p *probe) stream() string {
 }
 
 func (p *probe) mariadbPosition(r *Report) {
-	r.History = p.logged
+	r.History = p.logged.Union(p.replayed) // not all that was replayed is logged: log_slave_updates, a copy of another server
 	list := p.replayed
 	if r.Role == core.RolePrimary {
 		// What was written last counts in gtid_current_pos only when that was under the server_id that the server has now. A session
