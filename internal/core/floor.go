@@ -72,14 +72,19 @@ func (f *Floor) Lived(opened time.Time, sample *Sample) bool {
 // AheadOf reports whether the session may have read on a replica what reads on the primary do not show yet: a commit is in the
 // log, and with it on its way to replicas, before it can be seen.
 func (n *Need) AheadOf() bool {
-	return n.Ahead || slices.ContainsFunc(n.Floors, func(f *Floor) bool { return !f.Primary })
+	return n.Ahead || slices.ContainsFunc(n.Floors, func(f *Floor) bool { return f.ahead(n.shown) })
 }
 
-// Shown records that the primary has been found to show all that the session has read on replicas until a moment.
+// ahead reports whether the floor may be of what the primary, which shows what replicas had shown until a moment, does not show.
+func (f *Floor) ahead(shown time.Time) bool {
+	return !f.Primary && (shown.IsZero() || f.until.Load() > moment(shown))
+}
+
+// Shown records that the primary has been found to show all that the session has read on replicas until a moment. Another replica
+// may lack it all the same: the floors stay.
 func (s *Session) Shown(cluster string, until time.Time) {
 	s.update(cluster, func(c clusterState) clusterState {
-		c.ahead = false
-		c.floors = slices.DeleteFunc(slices.Clone(c.floors), func(f *Floor) bool { return !f.Primary && f.until.Load() <= moment(until) })
+		c.ahead, c.shown = false, later(c.shown, until)
 		return c
 	})
 }
@@ -164,7 +169,7 @@ func (c clusterState) settle(f *Floor, p Position, at, now time.Time, window tim
 		return c
 	}
 	c.floors = slices.Delete(slices.Clone(c.floors), i, i+1)
-	c.ahead = c.ahead || !f.Primary
+	c.ahead = c.ahead || f.ahead(c.shown)
 	until := now.Add(window)
 	if p.IsZero() {
 		c.entry.Until, c.gone = later(c.entry.Until, until), until

@@ -66,6 +66,19 @@ func TestFloorBecomesAPosition(t *testing.T) {
 		need = needOf(&s)
 		require.False(t, need.AheadOf())
 	})
+	t.Run("what the primary shows by now", func(t *testing.T) {
+		var s core.Session
+		b := newReadFrom(1, at(1, 100))
+		s.Saw(cluster, &b.Place, startA, false, time.Now())
+		shown := time.Now()
+		s.Shown(cluster, shown)
+		need := needOf(&s)
+		require.False(t, need.AheadOf())
+		require.Len(t, need.Floors, 1, "other replicas may lack it")
+		s.Saw(cluster, &b.Place, startA, false, shown.Add(time.Second))
+		need = needOf(&s)
+		require.True(t, need.AheadOf())
+	})
 	t.Run("a sample before the read", func(t *testing.T) {
 		var s core.Session
 		b := newReadFrom(1, at(1, 100))

@@ -34,6 +34,7 @@ type clusterState struct {
 	markedAt    time.Time
 	open        int       // writes that have handed out a row and not ended yet
 	floors      []*Floor  // what was read and is no position yet
+	shown       time.Time // see Shown
 	gone        time.Time // when entry.Until is this, it is because no server can tell any more what was read
 	ahead       bool      // some of what was read on a replica is a position now, and the primary has not been found to show it
 	unproven    bool      // entry.Until is because of what nobody knows the position of; what the primary has after it counts

@@ -13,6 +13,7 @@ type Need struct {
 	Pending    *Capture // a capture to wait for; nil when none is pending
 	Open       bool     // a write of the session has not ended
 	Ahead      bool     // see AheadOf
+	shown      time.Time
 	Floors     []*Floor // what was read and is no position yet; it counts for LevelCausal and above
 	entry      *Entry   // what it is made of
 }
@@ -58,7 +59,7 @@ func (s *Session) ViewTo(cluster string, clock func() time.Time, n *Need) Verdic
 	n.LastWrite = c.wrote
 	n.entry = &c.entry
 	n.Open, n.Unproven = c.open > 0, c.unproven
-	n.Floors, n.Ahead = c.floors, c.ahead
+	n.Floors, n.Ahead, n.shown = c.floors, c.ahead, c.shown
 	n.Pending = nil
 	if len(c.pending) > 0 {
 		n.Pending = c.pending[0].capture
