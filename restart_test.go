@@ -71,3 +71,38 @@ func TestRestartOfThePrimaryHoldsItsWrites(t *testing.T) {
 		require.NotEmpty(t, happened.of(readroute.EventPositionForeign), "the restart came before the capture")
 	}
 }
+
+// TestAReadIsNotRunAgainOnItsReplicaThatIsThePrimaryNow: its connection is cut after the promotion. The server may have run it as the
+// primary, and nothing runs there twice.
+func TestAReadIsNotRunAgainOnItsReplicaThatIsThePrimaryNow(t *testing.T) {
+	c := dbtest.StartPostgresT(t, dbtest.PostgresOptions{Standbys: 1})
+	former, next := c.Primary(), standbys(c)[0]
+	proxy, err := dbtest.NewProxy(next.Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, proxy.Close()) })
+	config := failoverConfig(c)
+	config.Replicas[0].Connector = readroute.Postgres(next.DSNVia(proxy))
+	seen := record(&config)
+	db := open(t, config)
+	running := func() string {
+		return ask(t, next, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(30)%' AND state = 'active' AND pid <> pg_backend_pid()")
+	}
+	read := make(chan error, 1)
+	ctx := readroute.WithLevel(testContext(t), readroute.LevelEventual)
+	go func() { read <- db.QueryRowContext(ctx, "SELECT 1, pg_sleep(30) /* route:replica */").Scan(new(int), new(string)) }()
+	eventually(t, "it runs on the replica", func() bool { return running() == "1" })
+	require.NoError(t, former.Kill(testContext(t)))
+	require.NoError(t, next.Promote(testContext(t)))
+	eventually(t, "the new primary is known", func() bool { return status(t, db, next.Name()).Primary })
+	seen.take()
+	proxy.Cut()
+	select {
+	case err := <-read:
+		require.Error(t, err)
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "it runs again")
+	}
+	for _, d := range seen.take() {
+		require.Error(t, d.Err, "%+v", d)
+	}
+}

@@ -15,6 +15,13 @@ var statementGuards = []guard{
 		new:  "\t\tif c.failed >= 20 {",
 		pkg:  "internal/vconn", test: "TestAReadTriesTwoReplicas",
 	},
+	{
+		name: "what a replica may have run does not run again when that is the primary by then",
+		file: "internal/vconn/execute.go",
+		old:  "\tif err == nil && retry == core.RetryConnection && h.node == node {",
+		new:  "\tif err == nil && retry == core.RetryConnection && h.node == node && c.failed > 9 {",
+		pkg:  ".", test: "TestAReadIsNotRunAgainOnItsReplicaThatIsThePrimaryNow",
+	},
 	simulated("read_your_writes", soon, guard{
 		name: "the retry is held to the session's position",
 		file: "internal/router/router.go",
