@@ -112,6 +112,11 @@ func (m *Monitor) electLocked() []Event {
 	if system == 0 {
 		system = m.views[0].Sample.Position.System // also a replica says which one is meant
 	}
+	meant := system
+	if v := &m.views[m.primary]; v.Role == core.RoleReplica && v.Healthy {
+		meant = v.Sample.Position.System // the name of the primary says which system is meant as long as nobody is the primary of its own
+	}
+	tied := core.Start{}
 	for i := range m.views {
 		v := &m.views[i]
 		if v.Role != core.RolePrimary || !v.Healthy || v.Sample.Claim != nil && !m.countsLocked(i) {
@@ -119,17 +124,24 @@ func (m *Monitor) electLocked() []Event {
 		}
 		claims++
 		switch p := v.Sample.Position; {
-		case system != 0 && p.System != system && i != m.primary:
+		case system != 0 && p.System != system && p.System != meant && i != m.primary:
 			// Another system's primary is none of this cluster. The primary itself may have been made anew.
 		case best >= 0 && p.System != m.views[best].Sample.Position.System:
-			// Nor is this one, next to the first in the order of the configuration.
+			if p.System == system && i != m.primary && !m.formerLocked(i) {
+				best = i
+			}
+			// Else it is none either, next to the first in the order of the configuration.
 		case m.formerLocked(i):
 		case best < 0, v.Sample.Position.Timeline > m.views[best].Sample.Position.Timeline:
 			best = i
 		case v.Sample.Position.Timeline != m.views[best].Sample.Position.Timeline:
 		case v.Sample.Start == m.views[best].Sample.Start:
 			// One server under two names. What answers under a name of several servers is the primary now, and another one to the next
-			// who dials.
+			// who dials. Nor may a name lead any more to where it led when it was dialled: both are.
+			if tied = v.Sample.Start; tied != m.tied {
+				m.Redial(i)
+				m.Redial(best)
+			}
 			if m.views[best].Shared && !v.Shared || i == m.primary && v.Shared == m.views[best].Shared {
 				best = i
 			}
@@ -137,6 +149,7 @@ func (m *Monitor) electLocked() []Event {
 			best = i
 		}
 	}
+	m.tied = tied
 	var events []Event
 	if claims > 1 && best >= 0 && m.claims != claims {
 		events = append(events, Event{Kind: EventTwoPrimaries, Node: m.views[best].Name})

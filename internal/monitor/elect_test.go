@@ -3,6 +3,7 @@ package monitor_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/fakenode"
 	"github.com/readroute/readroute/internal/monitor"
 )
 
@@ -130,6 +132,52 @@ func TestFormerPrimaryWithGTIDsWhenNobodySawTheNextWrite(t *testing.T) {
 			w.wantsPrimary(0, true)
 		})
 	}
+}
+
+// TestPrimaryUnderANameThatHasMoved: a name has led to the server that is the primary now, and the monitor's connection still does.
+// Whoever dials it comes to another server. So it is not the name of the primary.
+func TestPrimaryUnderANameThatHasMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair()
+		c := fakenode.New("c", replicaAt(0x5000))
+		var moved atomic.Bool
+		w := watchWith(t, func(config *monitor.Config) {
+			config.Nodes[2].Dial = func(ctx context.Context) (monitor.Link, error) {
+				if moved.Load() {
+					return c.Watch().Dial(ctx)
+				}
+				return b.Watch().Dial(ctx)
+			}
+		}, a, b, c)
+		time.Sleep(time.Second)
+		moved.Store(true)
+		w.Shared(1) // a is the primary, b has been seen as several servers, and of c nobody knows
+		a.Set(func(s *fakenode.State) { s.Err = errRefused })
+		b.Set(func(s *fakenode.State) { s.Replica, s.Timeline = false, 2 })
+		time.Sleep(3 * time.Second)
+		w.wantsPrimary(1, true)
+		require.Equal(t, core.RoleReplica, w.view(2).Role)
+	})
+}
+
+// TestPrimaryWhoseNameWasElsewhere: what the name of the primary leads to is taken for the primary made anew. When it leads back, to a
+// replica of the system of before, that one's primary is elected.
+func TestPrimaryWhoseNameWasElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair()
+		w := watch(t, a, b)
+		time.Sleep(time.Second)
+		a.Set(func(s *fakenode.State) { s.System, s.Start = 99, 2 })
+		time.Sleep(2 * time.Second)
+		w.wantsPrimary(0, true)
+		b.Set(func(s *fakenode.State) { s.Replica, s.Timeline = false, 2 })
+		time.Sleep(2 * time.Second)
+		w.wantsPrimary(0, true)
+		a.Set(func(s *fakenode.State) { s.System, s.Start, s.Replica, s.Timeline = fakenode.System, 1, true, 2 })
+		time.Sleep(2 * time.Second)
+		w.wantsPrimary(1, true)
+		require.False(t, w.view(0).Foreign)
+	})
 }
 
 // gtidNode is a scripted MySQL server.

@@ -56,6 +56,7 @@ type Monitor struct {
 	primary int              // guarded by mu
 	up      bool             // guarded by mu: the primary answered its newest probe
 	claims  int              // guarded by mu: how many nodes call themselves primary
+	tied    core.Start       // guarded by mu: the server that does so under several names
 	reign   reign            // guarded by mu
 	logged  core.MariaDBGTID // guarded by mu: MariaDB: what the primary had logged, with the newest point of history
 	closed  bool             // guarded by mu: nothing is published any more
