@@ -52,6 +52,7 @@ type Captures struct {
 	linked int       // the node that link leads to
 	since  time.Time // before link was opened
 	batch  []*core.Capture
+	over   []unknown // of a run that is over, unless it answers the next capture all the same
 	looked time.Time // when unknown writes were looked for
 }
 
@@ -199,7 +200,7 @@ func (c *Captures) run() {
 func (c *Captures) pending() (work bool, unknowns int, urgent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.next != nil || len(c.batch) > 0, len(c.unknown), c.urgent
+	return c.next != nil || len(c.batch) > 0 || len(c.over) > 0, len(c.unknown), c.urgent
 }
 
 // serve runs one position read for everyone who has joined. When it fails they stay for the next.
@@ -224,7 +225,7 @@ func (c *Captures) serve() error {
 	deep := c.deep
 	c.urgent, c.deep = false, false
 	c.mu.Unlock()
-	if len(c.batch) == 0 {
+	if len(c.batch) == 0 && len(c.over) == 0 {
 		return nil
 	}
 	asked, err := Ask(ctx, c.link, c.m.cfg.Engine)
@@ -259,7 +260,24 @@ func (c *Captures) serve() error {
 	}
 	clear(c.batch)
 	c.batch = c.batch[:0]
+	c.completeOver(r)
 	return nil
+}
+
+// completeOver gives the writes of runs that are over the result. One whose run has given it goes on being looked for: another server
+// had answered under the name.
+func (c *Captures) completeOver(r core.CaptureResult) {
+	for _, u := range c.over {
+		if u.writer != r.Start {
+			c.complete(u.capture, r)
+			continue
+		}
+		c.mu.Lock()
+		c.unknown = append(c.unknown, u)
+		c.mu.Unlock()
+	}
+	clear(c.over)
+	c.over = c.over[:0]
 }
 
 // complete gives a capture that somebody has joined its result.
@@ -303,9 +321,13 @@ func (c *Captures) lookForUnknown(ctx context.Context) error {
 	var firstErr error
 	asked := false // the one that failed
 	for _, u := range list {
+		if firstErr == nil && c.isOver(u) {
+			c.over = append(c.over, u)
+			continue
+		}
 		gone := false
 		if firstErr == nil {
-			gone, firstErr = c.gone(ctx, u)
+			gone, firstErr = c.m.cfg.Engine.Gone(ctx, c.link, u.backend, time.Now().After(u.until))
 		}
 		if firstErr != nil && !asked {
 			asked = true
@@ -326,11 +348,10 @@ func (c *Captures) lookForUnknown(ctx context.Context) error {
 	return firstErr
 }
 
-func (c *Captures) gone(ctx context.Context, u unknown) (bool, error) {
-	if start := c.m.Snapshot().Nodes[c.linked].Sample.Start; !start.IsZero() && start != u.writer {
-		return true, nil // that run of the server is over, and its sessions with it
-	}
-	return c.m.cfg.Engine.Gone(ctx, c.link, u.backend, time.Now().After(u.until))
+// isOver reports that the server's run which took a write is over, as it seems, and its sessions with it.
+func (c *Captures) isOver(u unknown) bool {
+	start := c.m.Snapshot().Nodes[c.linked].Sample.Start
+	return !start.IsZero() && start != u.writer
 }
 
 // finish gives up whatever is left.
@@ -342,10 +363,10 @@ func (c *Captures) finish() {
 	if c.next != nil {
 		left = append(left, c.next)
 	}
-	for _, u := range c.unknown {
+	for _, u := range append(c.unknown, c.over...) {
 		left = append(left, u.capture)
 	}
-	c.next, c.unknown, c.batch = nil, nil, nil
+	c.next, c.unknown, c.batch, c.over = nil, nil, nil, nil
 	c.mu.Unlock()
 	for _, w := range left {
 		c.complete(w, core.CaptureResult{Err: ErrClosed, At: time.Now()})

@@ -259,6 +259,27 @@ func TestCaptureAfterARestart(t *testing.T) {
 	})
 }
 
+// TestCaptureWhileANameLeadsToSeveral: another server has answered under the name. That the run of the write is over is wrong then, which
+// the next capture shows: the write may yet come.
+func TestCaptureWhileANameLeadsToSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCaptures(t)
+		c.a.Set(func(s *fakenode.State) { s.Start = 2 })
+		c.Kick(0)
+		time.Sleep(100 * time.Millisecond)
+		c.a.Set(func(s *fakenode.State) { s.Start, s.Backends = 1, map[uint32]int64{10: 1} })
+		capture, ok := c.JoinWhenGone(monitor.Backend{PID: 10, Start: 1}, writer(1))
+		require.True(t, ok)
+		time.Sleep(300 * time.Millisecond)
+		require.Nil(t, capture.Result())
+		c.a.Set(func(s *fakenode.State) { s.Backends = nil })
+		<-capture.Done()
+		require.NoError(t, capture.Result().Err)
+		require.Equal(t, writer(1), capture.Result().Start)
+		require.Zero(t, c.a.Endings())
+	})
+}
+
 // TestCaptureOfTheUnknowable: a server session that cannot be looked for keeps nobody else waiting, and is given up.
 func TestCaptureOfTheUnknowable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
