@@ -78,6 +78,7 @@ type NodeView struct {
 	Healthy  bool // answered the newest probe in time and has not failed since
 	Shared   bool // several servers answer under this name: samples prove nothing for other connections
 	Foreign  bool // of another system than the cluster's primary
+	Former   bool // its name is the primary's and leads to the primary of before a failover
 	Blind    bool // what is read of it speaks for no later statement, on whichever connection
 	Stopped  bool // replica: nothing feeds it although the primary is up
 	Writable bool // replica: it accepts writes
@@ -150,7 +151,7 @@ type Snapshot struct {
 
 // Accepts reports whether a server that calls itself a primary, on a connection to node, may be the primary that node is
 // taken for. It may not when it is of another system, on a timeline that has ended, or, where histories have no
-// timelines, another server than the one that is watched there.
+// timelines, another server than the one that is watched there, or one that is taken for the primary of before.
 func (s *Snapshot) Accepts(node int, o *Sample) bool {
 	known := &s.Nodes[node].Sample
 	switch {
@@ -161,7 +162,7 @@ func (s *Snapshot) Accepts(node int, o *Sample) bool {
 	case o.Position.Kind == KindPostgres:
 		return o.Position.Timeline >= s.Timeline
 	}
-	return o.Start.System == known.Start.System
+	return o.Start.System == known.Start.System && !s.Nodes[node].Former
 }
 
 // Judge returns what node's server has said as that of a primary when it accepts writes while it replicates, and counts as one.

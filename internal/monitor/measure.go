@@ -33,11 +33,13 @@ func (m *Monitor) takeLocked(i int, s core.Sample) {
 		v.Shared, v.Blind = true, v.Blind || m.cfg.Nodes[i].Pooled
 	}
 	v.Foreign = m.history.system != 0 && s.Position.System != m.history.system
+	v.Former = false
 	if s.Role == core.RolePrimary {
 		v.Stopped, v.Lag, v.LagKnown, v.Missing, v.Behind, v.Late = false, 0, true, 0, 0, false
 		if i == m.primary {
 			// Its address may lead to the primary of before a failover by now.
-			if m.up = !m.formerLocked(i); m.up {
+			v.Former = m.formerLocked(i)
+			if m.up = !v.Former; m.up {
 				m.reign.take(&s)
 				m.rememberLocked(s)
 			}

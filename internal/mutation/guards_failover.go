@@ -36,6 +36,13 @@ var failoverGuards = []guard{
 		pkg:  "internal/monitor", test: "TestFormerPrimaryWithGTIDsWhenNobodySawTheNextWrite",
 	},
 	{
+		name: "a connection that leads to the primary of before is given up, also when that has been seen under the name",
+		file: "internal/core/sample.go",
+		old:  " && !s.Nodes[node].Former\n",
+		new:  "\n",
+		pkg:  "internal/monitor", test: "TestFormerPrimaryWithGTIDsUnderTheNameOfThePrimary",
+	},
+	{
 		name: "of two primaries the one on the higher timeline counts",
 		file: "internal/monitor/elect.go",
 		old:  "case best < 0, v.Sample.Position.Timeline > m.views[best].Sample.Position.Timeline:",

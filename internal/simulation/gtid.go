@@ -80,7 +80,9 @@ func (s *server) count() {
 	if s.counted.b == nil || !s.counted.within(at) {
 		s.sets, s.counted = gtidSets{}, place{at.b, 0}
 		for _, p := range s.more {
-			s.sets.add(p.b.get(p.n - 1).gtid)
+			if t := p.b.get(p.n - 1).gtid; t.number != 0 {
+				s.sets.add(t)
+			}
 		}
 	}
 	for i := s.counted.n; i < at.n; i++ {
