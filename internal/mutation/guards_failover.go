@@ -66,8 +66,8 @@ var failoverGuards = []guard{
 	{
 		name: "a server of another system is never the primary",
 		file: "internal/monitor/elect.go",
-		old:  "case system != 0 && p.System != system && i != m.primary:",
-		new:  "case system != 0 && p.System != system && i != m.primary && m.closed:",
+		old:  "case system != 0 && p.System != system && p.System != meant && i != m.primary:",
+		new:  "case system != 0 && p.System != system && p.System != meant && i != m.primary && m.closed:",
 		pkg:  "internal/monitor", test: "TestServersOfAnotherSystemBeforeAnyPrimary",
 	},
 	{
