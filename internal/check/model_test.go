@@ -122,6 +122,9 @@ func (m *model) end(s *modelSession) {
 	case check.Write:
 		m.write(s, o)
 	case check.Read:
+		if len(m.h.Losses) > 0 {
+			m.h.Reports = append(m.h.Reports, m.now)
+		}
 		shown := s.need + m.rng.IntN(len(m.log)-s.need+1)
 		for i, v := range m.log[:shown] {
 			if m.keyOf[v] != o.Key {
@@ -180,14 +183,13 @@ func (m *model) write(s *modelSession, o *check.Op) {
 	m.acked = len(m.log)
 }
 
-// failover loses the end of the log, and says so.
+// failover loses the end of the log. Each read says so from then on.
 func (m *model) failover() {
 	kept := len(m.log) - m.rng.IntN(min(3, len(m.log)+1))
 	m.now++
 	for _, v := range m.log[kept:] {
 		m.h.Losses = append(m.h.Losses, check.Loss{Version: v, At: m.now})
 	}
-	m.h.Reports = append(m.h.Reports, m.now)
 	m.log, m.ackedAt, m.acked = m.log[:kept:kept], m.ackedAt[:kept:kept], min(m.acked, kept)
 	for _, s := range m.sessions {
 		s.wrote, s.read, s.need = min(s.wrote, kept), min(s.read, kept), min(s.need, kept)

@@ -62,10 +62,37 @@ func (j *judge) missing(o *Op, r Rule, index int) {
 	if r != ReadYourWrites || v.loss.Silent || write.Outcome != OK || !served(o) {
 		return
 	}
-	if i, _ := slices.BinarySearch(j.reports, v.loss.At); i == len(j.reports) || j.reports[i] > o.End {
+	if !j.reported(o, v.loss.At) {
 		j.violate(LossIsReported, o.ID, "was served by a replica without version %d of operation %d, which was lost at %s, and nobody "+
 			"has said so", id, write.ID, v.loss.At)
 	}
+}
+
+// reported reports whether something was said to be lost since a moment, during an operation of the session of o or of one whose token
+// has come to it.
+func (j *judge) reported(o *Op, since time.Duration) bool {
+	i, _ := slices.BinarySearch(j.reports, since)
+	from := j.from(o)
+	for _, at := range j.reports[i:] {
+		if at > o.End {
+			break
+		}
+		if slices.ContainsFunc(j.h.Ops, func(p Op) bool { return from[p.Session] && p.Begin <= at && at <= p.End }) {
+			return true
+		}
+	}
+	return false
+}
+
+// from are the session of an operation and those whose tokens have come to it.
+func (j *judge) from(o *Op) map[int]bool {
+	from := map[int]bool{o.Session: true}
+	for i := o.ID - 1; i >= 0; i-- { // a token comes from an operation before the merge
+		if m := &j.h.Ops[i]; m.Kind == Merge && from[m.Session] {
+			from[j.h.Ops[m.From].Session] = true
+		}
+	}
+	return from
 }
 
 // served reports that a replica was what served a read.

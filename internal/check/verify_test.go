@@ -110,6 +110,13 @@ var broken = map[string]struct {
 		h.Reports = []time.Duration{26}
 		h.read(1, check.Session, 7).Routes = onReplica
 	}, func(h *history) { h.Losses[0].Silent = true }},
+	"lost, and it is said to another session": {check.LossIsReported, func(h *history) {
+		h.write(1, 7, 1)
+		h.Losses = []check.Loss{{Version: 1, At: 17}}
+		h.Reports = []time.Duration{25}
+		h.read(2, check.Session, 7)
+		h.read(1, check.Session, 7).Routes = onReplica
+	}, func(h *history) { h.Reports = []time.Duration{35} }},
 	"read and not read again": {check.MonotonicReads, func(h *history) {
 		h.write(1, 7, 1)
 		h.read(2, check.Causal, 7, 1)

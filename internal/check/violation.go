@@ -18,7 +18,7 @@ const (
 	BoundedStaleness              // a read at level Bounded shows what is older than its bound
 	FenceHolds                    // a read shows what had been acknowledged when its session asked for all
 	GlobalOrder                   // a read at level Global shows what was acknowledged before
-	LossIsReported                // a replica serves a session whose write was lost only once that has been said
+	LossIsReported                // a replica serves a session whose write was lost only once it has been told
 	FailedIsGone                  // a write that has failed does not stand
 	NothingInvented               // what is read was written
 	WriteOnReplica                // no write goes to a replica
