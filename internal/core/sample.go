@@ -154,15 +154,16 @@ type Snapshot struct {
 // timelines, another server than the one that is watched there, or one that is taken for the primary of before.
 func (s *Snapshot) Accepts(node int, o *Sample) bool {
 	known := &s.Nodes[node].Sample
+	told := !o.Position.IsZero() && !known.Position.IsZero()
 	switch {
-	case o.Position.IsZero() || known.Position.IsZero():
-		return true
-	case o.Position.System != known.Position.System || o.Position.Kind != known.Position.Kind:
+	case told && (o.Position.System != known.Position.System || o.Position.Kind != known.Position.Kind):
 		return false
-	case o.Position.Kind == KindPostgres:
+	case told && o.Position.Kind == KindPostgres:
 		return o.Position.Timeline >= s.Timeline
+	case o.Start.System == 0 || known.Start.System == 0:
+		return true
 	}
-	return o.Start.System == known.Start.System && !s.Nodes[node].Former
+	return o.Start.System == known.Start.System && !s.Nodes[node].Former // also one that has written nothing, and so has no position
 }
 
 // Judge returns what node's server has said as that of a primary when it accepts writes while it replicates, and counts as one.

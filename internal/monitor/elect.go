@@ -78,10 +78,14 @@ func (m *Monitor) formerLocked(i int) bool {
 // ofBeforeLocked reports that a primary's sample is on a timeline that has ended or, where there are no timelines, of a server
 // that has nothing of what the last primary has written, and was not seen as a replica since.
 func (m *Monitor) ofBeforeLocked(s *core.Sample) bool {
-	switch {
-	case s.Position.IsZero():
+	kind := s.Position.Kind
+	if kind == core.KindNone {
+		kind = m.reign.began.Kind // a server that has written nothing, and replicated nothing, has no GTID
+	}
+	switch kind {
+	case core.KindNone:
 		return false
-	case s.Position.Kind == core.KindMySQL, s.Position.Kind == core.KindMariaDB:
+	case core.KindMySQL, core.KindMariaDB:
 		return m.formerReignLocked(s)
 	}
 	return s.Position.System == m.history.system && s.Position.Timeline < m.history.timeline

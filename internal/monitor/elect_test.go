@@ -2,6 +2,7 @@ package monitor_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -100,32 +101,34 @@ func TestFormerPrimaryWithGTIDsOfTheReignThatCounts(t *testing.T) {
 }
 
 // TestFormerPrimaryWithGTIDsUnderTheNameOfThePrimary: a connection for writes that leads there is given up, also when the monitor has
-// seen that server under the name.
+// seen that server under the name, and when it has written nothing at all.
 func TestFormerPrimaryWithGTIDsUnderTheNameOfThePrimary(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const a, b = "3e11fa47-71ca-11e1-9e33-c80aa9429561", "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-		na, nb := &gtidNode{uuid: a, set: a + ":1-10"}, &gtidNode{uuid: b, set: a + ":1-10", replica: true}
-		w := watchWith(t, func(c *monitor.Config) {
-			c.Engine = gtidEngine{}
-			c.Nodes = []monitor.Node{{Name: "a", Weight: 1, Dial: na.dial}, {Name: "b", Weight: 1, Dial: nb.dial}}
+	const a, b = "3e11fa47-71ca-11e1-9e33-c80aa9429561", "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+	for _, history := range []string{a + ":1-10", ""} {
+		synctest.Test(t, func(t *testing.T) {
+			na, nb := &gtidNode{uuid: a, set: history}, &gtidNode{uuid: b, set: history, replica: true}
+			w := watchWith(t, func(c *monitor.Config) {
+				c.Engine = gtidEngine{}
+				c.Nodes = []monitor.Node{{Name: "a", Weight: 1, Dial: na.dial}, {Name: "b", Weight: 1, Dial: nb.dial}}
+			})
+			time.Sleep(2 * time.Second)
+			former := w.view(0).Sample
+			na.change(func(n *gtidNode) { n.down = true })
+			nb.change(func(n *gtidNode) { n.replica = false })
+			time.Sleep(3 * time.Second)
+			nb.change(func(n *gtidNode) { n.set = strings.TrimPrefix(history+","+b+":1-5", ",") })
+			time.Sleep(2 * time.Second)
+			w.wantsPrimary(1, true)
+			require.False(t, w.Snapshot().Accepts(1, &former))
+			nb.change(func(n *gtidNode) { n.uuid, n.set = a, history }) // the name leads there
+			time.Sleep(2 * time.Second)
+			w.wantsPrimary(1, false)
+			require.False(t, w.Snapshot().Accepts(1, &former))
+			time.Sleep(40 * time.Second) // it stays, and so somebody has decided for it
+			w.wantsPrimary(1, true)
+			require.True(t, w.Snapshot().Accepts(1, &former))
 		})
-		time.Sleep(2 * time.Second)
-		former := w.view(0).Sample
-		na.change(func(n *gtidNode) { n.down = true })
-		nb.change(func(n *gtidNode) { n.replica = false })
-		time.Sleep(3 * time.Second)
-		nb.change(func(n *gtidNode) { n.set = a + ":1-10," + b + ":1-5" })
-		time.Sleep(2 * time.Second)
-		w.wantsPrimary(1, true)
-		require.False(t, w.Snapshot().Accepts(1, &former))
-		nb.change(func(n *gtidNode) { n.uuid, n.set = a, a+":1-10" }) // the name leads there
-		time.Sleep(2 * time.Second)
-		w.wantsPrimary(1, false)
-		require.False(t, w.Snapshot().Accepts(1, &former))
-		time.Sleep(40 * time.Second) // it stays, and so somebody has decided for it
-		w.wantsPrimary(1, true)
-		require.True(t, w.Snapshot().Accepts(1, &former))
-	})
+	}
 }
 
 // TestFormerPrimaryWithGTIDsWhenNobodySawTheNextWrite: the new primary has taken a write and dies before anything was seen of it.
