@@ -38,8 +38,8 @@ var failoverGuards = []guard{
 	{
 		name: "a connection that leads to the primary of before is given up, also when that has been seen under the name",
 		file: "internal/core/sample.go",
-		old:  " && !s.Nodes[node].Former\n",
-		new:  "\n",
+		old:  " && !s.Nodes[node].Former //",
+		new:  " //",
 		pkg:  "internal/monitor", test: "TestFormerPrimaryWithGTIDsUnderTheNameOfThePrimary",
 	},
 	{
