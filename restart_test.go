@@ -89,7 +89,9 @@ func TestAReadIsNotRunAgainOnItsReplicaThatIsThePrimaryNow(t *testing.T) {
 	}
 	read := make(chan error, 1)
 	ctx := readroute.WithLevel(testContext(t), readroute.LevelEventual)
-	go func() { read <- db.QueryRowContext(ctx, "SELECT 1, pg_sleep(30) /* route:replica */").Scan(new(int), new(string)) }()
+	go func() {
+		read <- db.QueryRowContext(ctx, "SELECT 1, pg_sleep(30) /* route:replica */").Scan(new(int), new(string))
+	}()
 	eventually(t, "it runs on the replica", func() bool { return running() == "1" })
 	require.NoError(t, former.Kill(testContext(t)))
 	require.NoError(t, next.Promote(testContext(t)))

@@ -52,52 +52,49 @@ func TestFormerPrimaryWithGTIDsIsNotElectedAgain(t *testing.T) {
 // been replicated; and as long as a new primary has written nothing, what the last one wrote counts.
 func TestFormerPrimaryWithGTIDsOfTheReignThatCounts(t *testing.T) {
 	const a, b, c = "3e11fa47-71ca-11e1-9e33-c80aa9429561", "3e11fa47-71ca-11e1-9e33-c80aa9429562", "3e11fa47-71ca-11e1-9e33-c80aa9429563"
-	start := func(t *testing.T) (w *watched, na, nb, nc *gtidNode) {
-		na, nb, nc = &gtidNode{uuid: a, set: a + ":1-10"}, &gtidNode{uuid: b, set: a + ":1-10", down: true}, &gtidNode{uuid: c, set: a + ":1-10", down: true}
-		w = watchWith(t, func(c *monitor.Config) {
-			c.Engine = gtidEngine{}
-			c.Nodes = []monitor.Node{
-				{Name: "a", Weight: 1, Dial: na.dial}, {Name: "b", Weight: 1, Dial: nb.dial}, {Name: "c", Weight: 1, Dial: nc.dial},
-			}
+	for name, again := range map[string]bool{"the same server again": true, "before the next has written": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				na := &gtidNode{uuid: a, set: a + ":1-10"}
+				nb, nc := &gtidNode{uuid: b, set: a + ":1-10", down: true}, &gtidNode{uuid: c, set: a + ":1-10", down: true}
+				w := watchWith(t, func(c *monitor.Config) {
+					c.Engine = gtidEngine{}
+					c.Nodes = []monitor.Node{
+						{Name: "a", Weight: 1, Dial: na.dial}, {Name: "b", Weight: 1, Dial: nb.dial}, {Name: "c", Weight: 1, Dial: nc.dial},
+					}
+				})
+				time.Sleep(2 * time.Second)
+				na.change(func(n *gtidNode) { n.set = a + ":1-20" })
+				time.Sleep(2 * time.Second)
+				w.wantsPrimary(0, true)
+				if again {
+					na.change(func(n *gtidNode) { n.set, n.replica = a+":1-20,"+b+":1-5", true }) // b, which cannot be reached, is the primary
+					time.Sleep(2 * time.Second)
+					na.change(func(n *gtidNode) { n.replica = false })
+					time.Sleep(2 * time.Second)
+					w.wantsPrimary(0, true)
+					na.change(func(n *gtidNode) { n.set = a + ":1-30," + b + ":1-5" })
+					time.Sleep(2 * time.Second)
+					na.change(func(n *gtidNode) { n.down = true })
+					nb.change(func(n *gtidNode) { n.set, n.down = a+":1-20,"+b+":1-7", false })
+					time.Sleep(10 * time.Second)
+					w.wantsPrimary(0, false)
+					return
+				}
+				na.change(func(n *gtidNode) { n.down = true })
+				nb.change(func(n *gtidNode) { n.set, n.down = a+":1-20", false })
+				time.Sleep(10 * time.Second)
+				w.wantsPrimary(1, true)
+				nb.change(func(n *gtidNode) { n.down = true })
+				nc.change(func(n *gtidNode) { n.down = false }) // it has nothing of what a wrote
+				time.Sleep(10 * time.Second)
+				w.wantsPrimary(1, false)
+				na.change(func(n *gtidNode) { n.down = false })
+				time.Sleep(3 * time.Second)
+				w.wantsPrimary(0, true)
+			})
 		})
-		time.Sleep(2 * time.Second)
-		na.change(func(n *gtidNode) { n.set = a + ":1-20" })
-		time.Sleep(2 * time.Second)
-		w.wantsPrimary(0, true)
-		return w, na, nb, nc
 	}
-	t.Run("the same server again", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w, na, nb, _ := start(t)
-			na.change(func(n *gtidNode) { n.set, n.replica = a+":1-20,"+b+":1-5", true }) // b, which cannot be reached, is the primary
-			time.Sleep(2 * time.Second)
-			na.change(func(n *gtidNode) { n.replica = false })
-			time.Sleep(2 * time.Second)
-			w.wantsPrimary(0, true)
-			na.change(func(n *gtidNode) { n.set = a + ":1-30," + b + ":1-5" })
-			time.Sleep(2 * time.Second)
-			na.change(func(n *gtidNode) { n.down = true })
-			nb.change(func(n *gtidNode) { n.set, n.down = a+":1-20,"+b+":1-7", false })
-			time.Sleep(10 * time.Second)
-			w.wantsPrimary(0, false)
-		})
-	})
-	t.Run("before the next has written", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w, na, nb, nc := start(t)
-			na.change(func(n *gtidNode) { n.down = true })
-			nb.change(func(n *gtidNode) { n.set, n.down = a+":1-20", false })
-			time.Sleep(10 * time.Second)
-			w.wantsPrimary(1, true)
-			nb.change(func(n *gtidNode) { n.down = true })
-			nc.change(func(n *gtidNode) { n.down = false }) // it has nothing of what a wrote
-			time.Sleep(10 * time.Second)
-			w.wantsPrimary(1, false)
-			na.change(func(n *gtidNode) { n.down = false })
-			time.Sleep(3 * time.Second)
-			w.wantsPrimary(0, true)
-		})
-	})
 }
 
 // TestFormerPrimaryWithGTIDsUnderTheNameOfThePrimary: a connection for writes that leads there is given up, also when the monitor has
