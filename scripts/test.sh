@@ -1,7 +1,8 @@
 #!/bin/bash
 # Everything that `make test` runs: vet and the tests of every module with -race,
-# and other libraries' own tests through the routed pool. The root module's tests
-# wait for servers most of the time, so the rest is built and run beside them.
+# and other libraries' own tests through the routed pool. Tests wait for servers most
+# of the time, so two things run beside one another, and what has failed keeps nothing
+# else from being run.
 set -eu
 cd "$(dirname "$0")/.."
 export READROUTE_REQUIRE_SERVERS=1 GOWORK=off
@@ -13,12 +14,22 @@ module() {
 	(cd "$1" && go vet -race ./... && go test -race -timeout 20m ./...)
 }
 
+root() {
+	say ".: go vet -race ./... && go test -race -timeout 20m -skip MySQL ./..."
+	go vet -race ./... && go test -race -timeout 20m -skip MySQL ./...
+}
+
+mysql() {
+	say ".: go test -race -timeout 20m -run MySQL ./..."
+	go test -race -timeout 20m -run MySQL ./...
+}
+
 # With -race a million operations take four minutes of a processor, and half a minute without.
 simulation() {
 	say "make sim N=1000000; go test -race runs 60,000 of them as well"
-	make --no-print-directory sim N=1000000
+	make --no-print-directory sim N=1000000 || failed=1
 	say "guards switched off: those that are missed within seconds; all of them with make mutations"
-	go run ./internal/mutation -quick
+	go run ./internal/mutation -quick || failed=1
 }
 
 # With -race a read costs several times as much.
@@ -27,24 +38,30 @@ chaos() {
 	make --no-print-directory chaos
 }
 
+compat() {
+	say "the suites of pgx, sqlx and go-sql-driver: the whole of them with make compat-pgx, compat-sqlx, compat-mysql"
+	go run ./internal/compat/pgx -go local || failed=1
+	go run ./internal/compat/sqlx || failed=1
+	go run ./internal/compat/mysql -go local -pool process || failed=1
+}
+
 others() {
-	local dir
+	local dir failed=0
 	simulation
 	for dir in $(find . -name go.mod -not -path '*/testdata/*' -not -path ./go.mod -exec dirname {} \; | sort); do
-		module "$dir"
+		module "$dir" || failed=1
 	done
-	say "the suites of pgx, sqlx and go-sql-driver: the whole of them with make compat-pgx, compat-sqlx, compat-mysql"
-	go run ./internal/compat/pgx -go local
-	go run ./internal/compat/sqlx
-	go run ./internal/compat/mysql -go local -pool process
+	mysql || failed=1
+	compat
+	return "$failed"
 }
 
 log=$(mktemp)
 trap 'kill "$beside" 2>/dev/null || true; rm -f "$log"' EXIT
-(set -e; others) >"$log" 2>&1 &
+others >"$log" 2>&1 &
 beside=$!
 failed=0
-module . || failed=1
+root || failed=1
 chaos || failed=1
 wait "$beside" || failed=1
 cat "$log"
