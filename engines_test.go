@@ -18,8 +18,8 @@ import (
 type server interface {
 	Name() string
 	PauseReplay(context.Context) error
-	ResumeReplay(context.Context) error
 	SetApplyDelay(context.Context, time.Duration) error
+	ResumeReplay(context.Context) error
 	Exec(ctx context.Context, sql ...string) error
 	AppDSN() string
 }
@@ -87,17 +87,22 @@ func (c *engineCluster) bare(t testing.TB, node int) *sql.DB {
 	return db
 }
 
-// pause stops replica i (1 or 2) where it is, until the end of the test or the call of resume.
+// pause keeps replica i (1 or 2) where it is, until the end of the test or the call of resume. It is fed, and so may serve.
 func (c *engineCluster) pause(t testing.TB, i int) (resume func()) {
 	t.Helper()
-	require.NoError(t, c.nodes[i].PauseReplay(testContext(t)))
+	hold, release := c.nodes[i].PauseReplay, c.nodes[i].ResumeReplay
+	if c.driver != "pgx" { // with its applier stopped it would soon be out
+		hold = func(ctx context.Context) error { return c.nodes[i].SetApplyDelay(ctx, time.Hour) }
+		release = func(ctx context.Context) error { return c.nodes[i].SetApplyDelay(ctx, 0) }
+	}
+	require.NoError(t, hold(testContext(t)))
 	resumed := false
 	resume = func() {
 		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
 		if !resumed {
 			resumed = true
-			require.NoError(t, c.nodes[i].ResumeReplay(ctx))
+			require.NoError(t, release(ctx))
 		}
 	}
 	t.Cleanup(resume)

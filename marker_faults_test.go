@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -279,7 +280,9 @@ func TestMarkerTableComesAndGoes(t *testing.T) {
 	}
 	require.True(t, db.RouteStats().Sticky)
 	require.Contains(t, fmt.Sprint(status(t, db, c.Primary().Name()).Missing), "CreateMarker")
-	require.Contains(t, happened.first(t, readroute.EventSetting).Why, "CreateMarker")
+	eventually(t, "the event says so, too", func() bool {
+		return strings.Contains(fmt.Sprint(happened.of(readroute.EventSetting)), "CreateMarker")
+	})
 	ctx := sessionContext(t)
 	write(ctx, 1)
 	seen.take()

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Everything that `make test` runs: vet and the tests of every module with -race,
-# and other libraries' own tests through the routed pool. Tests wait for servers most
-# of the time, so two things run beside one another, and what has failed keeps nothing
-# else from being run.
+# and other libraries' own tests through the routed pool. The root module's tests
+# wait for servers most of the time, so the rest is built and run beside them. What
+# has failed keeps nothing else from being run.
 set -eu
 cd "$(dirname "$0")/.."
 export READROUTE_REQUIRE_SERVERS=1 GOWORK=off
@@ -12,16 +12,6 @@ say() { printf '== %s (after %d s)\n' "$*" "$SECONDS"; }
 module() {
 	say "$1: go vet -race ./... && go test -race -timeout 20m ./..."
 	(cd "$1" && go vet -race ./... && go test -race -timeout 20m ./...)
-}
-
-root() {
-	say ".: go vet -race ./... && go test -race -timeout 20m -skip MySQL ./..."
-	go vet -race ./... && go test -race -timeout 20m -skip MySQL ./...
-}
-
-mysql() {
-	say ".: go test -race -timeout 20m -run MySQL ./..."
-	go test -race -timeout 20m -run MySQL ./...
 }
 
 # With -race a million operations take four minutes of a processor, and half a minute without.
@@ -51,7 +41,6 @@ others() {
 	for dir in $(find . -name go.mod -not -path '*/testdata/*' -not -path ./go.mod -exec dirname {} \; | sort); do
 		module "$dir" || failed=1
 	done
-	mysql || failed=1
 	compat
 	return "$failed"
 }
@@ -61,7 +50,7 @@ trap 'kill "$beside" 2>/dev/null || true; rm -f "$log"' EXIT
 others >"$log" 2>&1 &
 beside=$!
 failed=0
-root || failed=1
+module . || failed=1
 chaos || failed=1
 wait "$beside" || failed=1
 cat "$log"
