@@ -299,7 +299,7 @@ func TestLevelCausalStaysWhereItIs(t *testing.T) {
 func TestLevelOfNodesThatAreGone(t *testing.T) {
 	c := breakable(t)
 	config := configFor(c)
-	seen := record(&config)
+	seen, happened := record(&config), listen(&config)
 	db := open(t, config)
 	ctx := readroute.WithLevel(sessionContext(t), readroute.LevelCausal)
 	b := standbys(c)[0]
@@ -307,6 +307,7 @@ func TestLevelOfNodesThatAreGone(t *testing.T) {
 	require.Equal(t, 1, served(seen.take())[b.Name()])
 	require.NoError(t, b.Kill(testContext(t)))
 	require.NoError(t, b.Start(testContext(t)))
+	happened.first(t, readroute.EventRestarted)
 	eventually(t, "the replica is back", func() bool { return status(t, db, b.Name()).Healthy })
 	require.NoError(t, db.QueryRowContext(ctx, "SELECT 1").Scan(new(int)))
 	d := seen.take()
