@@ -117,7 +117,7 @@ func (m *Monitor) electLocked() []Event {
 		system = m.views[0].Sample.Position.System // also a replica says which one is meant
 	}
 	meant := system
-	if v := &m.views[m.primary]; v.Role == core.RoleReplica && v.Healthy {
+	if v := &m.views[m.primary]; v.Role == core.RoleReplica && v.Healthy && !v.Sample.Position.IsZero() {
 		meant = v.Sample.Position.System // the name of the primary says which system is meant as long as nobody is the primary of its own
 	}
 	tied := core.Start{}
