@@ -92,7 +92,7 @@ func (db *DB) RouteStats() RouteStats {
 		Mode:      Mode(db.router.Mode()),
 		ReadShare: db.router.Share(),
 		Classes: ClassStats{
-			Entries: c.Entries, Bytes: c.Bytes, Hits: c.Hits, Misses: c.Misses, Learned: c.Learned, LearnedHits: c.LearnedHits,
+			Entries: c.Entries, Bytes: c.Bytes, Hits: c.Hits + int64(db.router.Tallied()), Misses: c.Misses, Learned: c.Learned, LearnedHits: c.LearnedHits,
 			LearnedEntries: c.LearnedEntries, LearnedBytes: c.LearnedBytes,
 		},
 	}

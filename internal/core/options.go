@@ -8,7 +8,8 @@ import (
 // Options is what a context says of the statements run with it. It is immutable once it is in a context.
 type Options struct {
 	Session  *Session
-	Owner    any // what Session is part of
+	plain    bool // see Plain
+	Owner    any  // what Session is part of
 	Level    Level
 	Fallback Fallback
 	Wait     time.Duration
@@ -19,15 +20,40 @@ type Options struct {
 	RemoteApply bool
 }
 
+// Plain reports that nothing but the session says what is asked of a statement. It holds of options from a context.
+func (o *Options) Plain() bool { return o.plain }
+
 type optionsKey struct{}
+
+// optionsContext is what context.WithValue would make. That it can be told by its type spares most statements the search.
+type optionsContext struct {
+	context.Context
+	options *Options
+}
+
+// Value implements context.Context.
+func (c *optionsContext) Value(key any) any {
+	if key == (optionsKey{}) {
+		return c.options
+	}
+	return c.Context.Value(key)
+}
 
 // NewContext returns a context that carries o.
 func NewContext(ctx context.Context, o *Options) context.Context {
-	return context.WithValue(ctx, optionsKey{}, o)
+	o.plain = o.Level == LevelUnset && o.Node == "" && o.Tags == nil && !o.RemoteApply
+	return &optionsContext{ctx, o}
 }
 
 // FromContext returns the options of ctx, or nil.
 func FromContext(ctx context.Context) *Options {
+	if c, ok := ctx.(*optionsContext); ok {
+		return c.options
+	}
+	return search(ctx)
+}
+
+func search(ctx context.Context) *Options {
 	o, _ := ctx.Value(optionsKey{}).(*Options)
 	return o
 }

@@ -139,7 +139,9 @@ func (s *Sample) HasAny(of, beyond Position) bool {
 
 // Snapshot is all that is known of a cluster at one moment. It is immutable.
 type Snapshot struct {
-	Nodes   []NodeView
+	Nodes []NodeView
+	// Number tells it from every other snapshot of the process, also of another cluster; 0 of one that was not published.
+	Number  uint64
 	Primary int // index of the primary, or of the node that was the primary last
 	// PrimaryUp is true when the primary answered its newest probe.
 	PrimaryUp bool

@@ -20,15 +20,22 @@ type Session struct {
 	growth
 }
 
-// sessionState is immutable once it is published.
+// sessionState is immutable once it is published, but for what it remembers.
 type sessionState struct {
 	clusters []clusterState
+	settled  Settled
 	one      [1]clusterState // what clusters is made of when there is but one
 }
 
 type clusterState struct {
-	ends, wrote time.Time // of entry, for reads do not work them out anew
+	// What each write looks at comes first.
+	pending []pending
+	// alone is what pending is made of when add has found but one, so that it needs no allocation of its own.
+	alone   [1]pending
+	isAlone bool
+
 	entry       Entry
+	ends, wrote time.Time // of entry, for reads do not work them out anew
 	captured    time.Time // when the only position was captured; zero when that is not known, or there are several
 	marked      MarkerSet // the row that the last write has moved, at markedAt
 	markedAt    time.Time
@@ -38,10 +45,6 @@ type clusterState struct {
 	gone        time.Time // when entry.Until is this, it is because no server can tell any more what was read
 	ahead       bool      // some of what was read on a replica is a position now, and the primary has not been found to show it
 	unproven    bool      // entry.Until is because of what nobody knows the position of; what the primary has after it counts
-	pending     []pending
-	// alone is what pending is made of when add has found but one, so that it needs no allocation of its own.
-	alone   [1]pending
-	isAlone bool
 }
 
 // pending is a write whose position is not known yet.

@@ -16,6 +16,7 @@ type Need struct {
 	shown      time.Time
 	Floors     []*Floor // what was read and is no position yet; it counts for LevelCausal and above
 	entry      *Entry   // what it is made of
+	state      *sessionState
 }
 
 // Unplaced reports a write that has no position, neither known nor asked for: a process has told of it that knew none. Time is all
@@ -41,7 +42,7 @@ func (s *Session) ViewTo(cluster string, clock func() time.Time, n *Need) Verdic
 	state := s.state.Load()
 	c := state.find(cluster)
 	if c == nil {
-		*n = Need{Until: state.everyUntil()}
+		*n = Need{Until: state.everyUntil(), state: state}
 		return VerdictNone
 	}
 	verdict := VerdictNone
@@ -49,6 +50,7 @@ func (s *Session) ViewTo(cluster string, clock func() time.Time, n *Need) Verdic
 		state, verdict = s.takeIn(state, cluster, clock)
 		c = state.find(cluster)
 	}
+	n.state = state
 	n.Positions = c.entry.Positions
 	n.CapturedAt = c.captured
 	n.Until = c.ends

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/readroute/readroute/internal/core"
@@ -39,13 +40,14 @@ type Captures struct {
 	wg     sync.WaitGroup
 	wake   chan struct{} // capacity 1
 
+	next atomic.Pointer[core.Capture] // joined and not begun; nil when nobody has joined. It is changed with mu
+
 	mu      sync.Mutex
-	next    *core.Capture // guarded by mu: joined and not begun; nil when nobody has joined
-	urgent  bool          // guarded by mu: somebody waits for next
-	deep    bool          // guarded by mu: next is to say what is being committed
-	unknown []unknown     // guarded by mu; the one that was looked for last is at the end
-	looking int           // guarded by mu: how many are out of unknown while they are looked for
-	closed  bool          // guarded by mu
+	urgent  bool      // guarded by mu: somebody waits for next
+	deep    bool      // guarded by mu: next is to say what is being committed
+	unknown []unknown // guarded by mu; the one that was looked for last is at the end
+	looking int       // guarded by mu: how many are out of unknown while they are looked for
+	closed  bool      // guarded by mu
 
 	// Owned by run:
 	link   Link
@@ -81,8 +83,11 @@ func (c *Captures) Close() {
 
 // Join returns the capture that begins next, which is after this call. It does not block.
 func (c *Captures) Join() *core.Capture {
+	if next := c.next.Load(); next != nil {
+		return next // it begins after serve has taken it, and so after this
+	}
 	c.mu.Lock()
-	next := c.next
+	next := c.next.Load()
 	first := next == nil
 	if next == nil {
 		next = core.NewCapture(func() { c.hurry(next) })
@@ -90,7 +95,7 @@ func (c *Captures) Join() *core.Capture {
 		if c.closed {
 			next.Complete(core.CaptureResult{Err: ErrClosed, At: time.Now()})
 		} else {
-			c.next = next
+			c.next.Store(next)
 			c.m.awaited.Add(1)
 		}
 	}
@@ -105,8 +110,8 @@ func (c *Captures) Join() *core.Capture {
 func (c *Captures) JoinCommitting() *core.Capture {
 	capture := c.Join()
 	c.mu.Lock()
-	c.deep = c.deep || c.next == capture
-	joined := c.next == capture
+	joined := c.next.Load() == capture
+	c.deep = c.deep || joined
 	c.mu.Unlock()
 	if !joined && capture.Result() == nil {
 		return c.JoinCommitting() // it has begun in between
@@ -137,7 +142,7 @@ func (c *Captures) JoinWhenGone(b Backend, writer core.Start) (capture *core.Cap
 // hurry asks for a capture that has not begun. One that is in flight cannot be hurried.
 func (c *Captures) hurry(capture *core.Capture) {
 	c.mu.Lock()
-	waits := c.next == capture
+	waits := c.next.Load() == capture
 	c.urgent = c.urgent || waits
 	c.mu.Unlock()
 	if waits {
@@ -200,7 +205,7 @@ func (c *Captures) run() {
 func (c *Captures) pending() (work bool, unknowns int, urgent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.next != nil || len(c.batch) > 0 || len(c.over) > 0, len(c.unknown), c.urgent
+	return c.next.Load() != nil || len(c.batch) > 0 || len(c.over) > 0, len(c.unknown), c.urgent
 }
 
 // serve runs one position read for everyone who has joined. When it fails they stay for the next.
@@ -218,9 +223,8 @@ func (c *Captures) serve() error {
 		}
 	}
 	c.mu.Lock()
-	if c.next != nil {
-		c.batch = append(c.batch, c.next)
-		c.next = nil
+	if next := c.next.Swap(nil); next != nil {
+		c.batch = append(c.batch, next)
 	}
 	deep := c.deep
 	c.urgent, c.deep = false, false
@@ -360,13 +364,13 @@ func (c *Captures) finish() {
 	c.mu.Lock()
 	c.closed = true
 	left := c.batch
-	if c.next != nil {
-		left = append(left, c.next)
+	if next := c.next.Swap(nil); next != nil {
+		left = append(left, next)
 	}
 	for _, u := range append(c.unknown, c.over...) {
 		left = append(left, u.capture)
 	}
-	c.next, c.unknown, c.batch, c.over = nil, nil, nil, nil
+	c.unknown, c.batch, c.over = nil, nil, nil
 	c.mu.Unlock()
 	for _, w := range left {
 		c.complete(w, core.CaptureResult{Err: ErrClosed, At: time.Now()})

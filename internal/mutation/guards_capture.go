@@ -40,7 +40,7 @@ var captureGuards = []guard{
 		name: "a position read serves nobody who joined after it had begun",
 		file: "internal/monitor/captures.go",
 		old:  "\ts.Since = c.since\n\tif err == nil && s.Role != core.RolePrimary {",
-		new: "\ts.Since = c.since\n\tc.mu.Lock()\n\tif c.next != nil {\n\t\tc.batch = append(c.batch, c.next)\n\t\tc.next = nil\n\t}\n\tc.mu.Unlock()\n" +
+		new: "\ts.Since = c.since\n\tif next := c.next.Swap(nil); next != nil {\n\t\tc.batch = append(c.batch, next)\n\t}\n" +
 			"\tif err == nil && s.Role != core.RolePrimary {",
 		pkg: "internal/monitor", test: "TestCaptureBeginsAfterTheJoin",
 	},

@@ -54,19 +54,14 @@ type load struct {
 	_ [56]byte
 }
 
-// Begin and End count what runs on a node. Nobody asks while there is no choice between replicas.
-func (r *Router) Begin(node int) {
-	if len(r.inflight) > 2 {
-		r.inflight[node].Add(1)
-	}
-}
+// Chooses reports whether there may be replicas to choose from, so that Begin and End are to be called.
+func (r *Router) Chooses() bool { return len(r.inflight) > 2 }
+
+// Begin counts what runs on a node.
+func (r *Router) Begin(node int) { r.inflight[node].Add(1) }
 
 // End is called once for each Begin.
-func (r *Router) End(node int) {
-	if len(r.inflight) > 2 {
-		r.inflight[node].Add(-1)
-	}
-}
+func (r *Router) End(node int) { r.inflight[node].Add(-1) }
 
 // InFlight returns how many checkouts hold a connection to node i, as far as they are counted.
 func (r *Router) InFlight(i int) int64 { return r.inflight[i].Load() }

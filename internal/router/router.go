@@ -58,33 +58,45 @@ type Config struct {
 
 // Router routes the statements of one cluster.
 type Router struct {
-	Monitor  *monitor.Monitor
-	Captures *monitor.Captures
+	// What each statement needs comes first: it is one cache line.
+	Monitor   *monitor.Monitor
+	control   atomic.Uint64 // a control
+	clean     core.Settled  // of sessions that need nothing
+	primary   atomic.Uint64 // the number of a snapshot, and the primary by that
+	cluster   string        // the cluster's name
+	bySession bool          // reads are at LevelSession unless the context says otherwise
+	tells     bool          // somebody hears of decisions
+	Captures  *monitor.Captures
+
+	cfg      Config
+	closed   atomic.Bool
+	inflight []load          // statements that run on each node
+	counts   []atomic.Uint64 // by node and reason: a stripe for some of the callers, the next for others
+	stripe   int             // how many counters a stripe has
+	tallies  tallies
+
 	// Process has written whatever was written through this router.
 	Process core.Session
 
-	cfg      Config
 	places   []core.Place
-	tags     map[string]uint64 // nodes, by tag
-	barred   uint64            // nodes that have a tag
-	control  atomic.Uint64     // a control
-	closed   atomic.Bool
+	tags     map[string]uint64        // nodes, by tag
+	barred   uint64                   // nodes that have a tag
 	goOn     atomic.Pointer[[]string] // transactions that were under way on the primary for too long to be just committing
-	inflight []load                   // statements that run on each node
 	fallback chan struct{}            // a slot for each read that falls back; nil: no limit
-	counts   []atomic.Uint64          // by node and reason: a stripe for some of the callers, the next for others
-	stripe   int                      // how many counters a stripe has
 	names    map[string]int
 }
 
 // New returns a router. nodes are the names of the monitor's nodes, in its order, and cfg.Tags their tags.
 func New(cfg Config, m *monitor.Monitor, c *monitor.Captures, nodes []string) *Router {
 	r := &Router{
-		Monitor:  m,
-		Captures: c,
-		cfg:      cfg,
-		inflight: make([]load, len(nodes)),
-		names:    make(map[string]int, len(nodes)),
+		Monitor:   m,
+		Captures:  c,
+		cfg:       cfg,
+		cluster:   cfg.Cluster,
+		bySession: cfg.Level == core.LevelSession,
+		tells:     cfg.OnDecision != nil,
+		inflight:  make([]load, len(nodes)),
+		names:     make(map[string]int, len(nodes)),
 	}
 	c.OnVerdict = cfg.OnVerdict
 	r.stripe = ((len(nodes)+1)*core.NumReasons + 15) &^ 7 // no two share a cache line
@@ -182,6 +194,9 @@ func (r *Router) Route(ctx context.Context, req *Request, out *Decided) {
 		}
 		switch d.Action {
 		case core.GoPrimary, core.GoReplica, core.Refuse:
+			if d.Reason == core.ReasonCovered && began.IsZero() && !lost && session != nil {
+				r.keep(o, req, &in, d.Nodes, s)
+			}
 			if d.Action == core.GoPrimary && session != nil && !req.Dry && (in.Level == core.LevelCausal || in.Level == core.LevelGlobal) && in.Need.AheadOf() {
 				if began.IsZero() {
 					began = time.Now()
@@ -363,7 +378,7 @@ func (r *Router) settle(ctx context.Context, req *Request, in *core.Input, d cor
 const countStripes = 16
 
 // Tells reports whether anybody hears of decisions.
-func (r *Router) Tells() bool { return r.cfg.OnDecision != nil }
+func (r *Router) Tells() bool { return r.tells }
 
 // Report counts a decision and tells the hook. Callers at one time should give different numbers.
 func (r *Router) Report(ctx context.Context, d *Decided, caller uint32) {
@@ -371,12 +386,4 @@ func (r *Router) Report(ctx context.Context, d *Decided, caller uint32) {
 	if r.cfg.OnDecision != nil {
 		r.cfg.OnDecision(ctx, d)
 	}
-}
-
-// Count returns how many statements went to node i, or nowhere with -1, for a reason.
-func (r *Router) Count(i int, reason core.Reason) (n uint64) {
-	for at := (i+1)*core.NumReasons + int(reason); at < len(r.counts); at += r.stripe {
-		n += r.counts[at].Load()
-	}
-	return n
 }

@@ -31,6 +31,7 @@ type answer struct {
 	text string
 	st   Statement
 	used atomic.Bool // asked for since the hand came by
+	gone atomic.Bool // dropped
 }
 
 const (
@@ -55,7 +56,7 @@ func newCache(budget int64) *cache {
 }
 
 // get returns the answer for a text, or nil.
-func (c *cache) get(h uint64, text string, caller uint32) *Statement {
+func (c *cache) get(h uint64, text string, caller uint32) *answer {
 	for i := range uint64(ways) {
 		a := c.slots[(h+i)&c.mask].Load()
 		if a != nil && a.hash == h && a.text == text {
@@ -63,7 +64,7 @@ func (c *cache) get(h uint64, text string, caller uint32) *Statement {
 				a.used.Store(true)
 			}
 			c.hits.add(caller)
-			return &a.st
+			return a
 		}
 	}
 	return nil
@@ -132,6 +133,7 @@ func (a *answer) size() int64 { return int64(len(a.text)) + answerOverhead }
 // drop empties a slot. mu is held.
 func (c *cache) drop(slot uint64) {
 	if a := c.slots[slot].Swap(nil); a != nil {
+		a.gone.Store(true)
 		c.bytes.Add(-a.size())
 		c.entries.Add(-1)
 	}

@@ -145,15 +145,21 @@ func (c *Classifier) Classify(query string) Statement { return c.ClassifyFor(0, 
 // ClassifyFor is Classify for one of many callers. They count apart when they give different numbers, and do not wait for each
 // other's cache lines.
 func (c *Classifier) ClassifyFor(caller uint32, query string) Statement {
+	return c.ClassifyInto(new(Recent), caller, query)
+}
+
+// ClassifyInto is ClassifyFor, and keeps the answer in r.
+func (c *Classifier) ClassifyInto(r *Recent, caller uint32, query string) Statement {
 	h := hash(query)
 	if c.answers != nil {
-		if st := c.answers.get(h, query, caller); st != nil {
-			return *st
+		if a := c.answers.get(h, query, caller); a != nil {
+			r.answer = a
+			return a.st
 		}
 	}
 	if c.learned.entries.Load() > 0 {
-		if st := c.learned.get(h, query, caller); st != nil {
-			return *st
+		if a := c.learned.get(h, query, caller); a != nil {
+			return a.st
 		}
 	}
 	v := c.vocab.Load()

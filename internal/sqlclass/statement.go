@@ -86,9 +86,6 @@ type Statement struct {
 	Class Class
 	Hint  Hint
 
-	// Token is the token that decided, for humans: a part of the text or a constant such as "FOR UPDATE". Empty for a read.
-	Token string
-
 	// LeavesState: leaves session state behind that outlives a transaction (SET, temporary table, advisory lock, LISTEN,
 	// PREPARE, cursor WITH HOLD, GET_LOCK, user variable, ...). May accompany any class but Read.
 	LeavesState bool
@@ -115,6 +112,9 @@ type Statement struct {
 	Unlogged bool
 	// Multi: more than one statement in the text.
 	Multi bool
+
+	// Token is the token that decided, for humans: a part of the text or a constant such as "FOR UPDATE". Empty for a read.
+	Token string
 }
 
 // Target is where a statement belongs when nothing but its text is known.

@@ -13,14 +13,32 @@ import (
 
 // Conn is a virtual connection. database/sql gives it to one goroutine at a time.
 type Conn struct {
-	cluster *Cluster
-	number  uint32          // of those that were made: those that are in use at one time differ in it
+	// What each statement needs comes first: it is two cache lines.
+	router *router.Router
+	recent sqlclass.Recent
+	reader *Pool  // of the node that covered counts for
+	writer *Pool  // of the node that written counts for
+	number uint32 // of those that were made: those that are in use at one time differ in it
+	stage  stage
+	out    bool // checked out
+	closed bool // Close was called
+	rawTx  bool // a transaction on the primary connection that is not tx: it was begun by text
+	// quickWrites: of a write nothing is to be known but its position, which the primary is asked for.
+	quickWrites bool
+	tells       bool // somebody hears of decisions
+	counts      bool // the router asks how much runs on each node
+	tx          *Tx
+	skip        *skipped     // a driver has asked for a prepared statement
+	covered     router.Tally // reads that went the quick way
+	replica     held
+	written     router.Tally // writes that did
+	primary     held
+	cluster     *Cluster
+	misused     error // a wrapper hides Validator: every use says so
+
+	kept    arguments       // see given
 	grab    func(any) error // take, bound once so that a checkout does not allocate it
 	getting getting
-
-	out     bool  // checked out
-	closed  bool  // Close was called
-	misused error // a wrapper hides Validator: every use says so
 
 	request router.Request // reused
 	decided router.Decided // where the current statement runs
@@ -28,19 +46,14 @@ type Conn struct {
 	failed  int            // replicas that could not serve the current statement
 
 	// What this checkout has:
-	replica held
-	primary held
-	tx      *Tx
-	rawTx   bool // a transaction on the primary connection that is not tx: it was begun by text
 	// implicit: a text that ends transactions has run in tx or rawTx. Where the driver does not tell whether one is open, what has
 	// run since may have been committed at once.
 	implicit bool
-	applies  bool     // a write, or the transaction that is open, commits with remote_apply
-	skip     *skipped // a driver has asked for a prepared statement
-	slot     bool     // a fallback slot of the router
-	mark     *mark    // of the open transaction, where writes are marked
-	marked   *ownTx   // the transaction of a marked write that still hands out rows
-	writes   writes   // writes whose end is still to come
+	applies  bool   // a write, or the transaction that is open, commits with remote_apply
+	slot     bool   // a fallback slot of the router
+	mark     *mark  // of the open transaction, where writes are marked
+	marked   *ownTx // the transaction of a marked write that still hands out rows
+	writes   writes // writes whose end is still to come
 }
 
 var (
@@ -64,7 +77,7 @@ var errSilent = errors.New("readroute: the replica fell silent")
 func (c *Conn) ResetSession(context.Context) error {
 	if c.out {
 		c.checkIn()
-		c.misused = errHidden
+		c.stage, c.misused = stageOther, errHidden
 	}
 	c.out = true
 	return nil
@@ -73,13 +86,21 @@ func (c *Conn) ResetSession(context.Context) error {
 // IsValid ends a checkout: database/sql calls it on every connection just before it goes back to the pool, and at no
 // other time while it is out.
 func (c *Conn) IsValid() bool {
-	c.checkIn()
+	if c.stage == stagePlain {
+		c.endQuickly()
+	} else {
+		c.checkIn()
+	}
 	return !c.closed
 }
 
 // Close ends the connection. Physical connections that are still attached (a panic in Raw skips IsValid) are in a state
 // that nobody knows.
 func (c *Conn) Close() error {
+	if !c.closed {
+		c.router.CloseTally(&c.covered)
+		c.router.CloseTally(&c.written)
+	}
 	c.closed = true
 	c.primary.discard, c.replica.discard = true, true
 	c.checkIn()
@@ -156,7 +177,16 @@ func (c *Conn) report(ctx context.Context, d *router.Decided) {
 
 // QueryContext implements driver.QueryerContext. The rows are the native driver's own.
 func (c *Conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	st := c.cluster.Classifier.ClassifyFor(c.number, query)
+	if c.stage == stageIdle {
+		if rows, done, err := c.queryQuickly(ctx, query, args); done {
+			return rows, err
+		}
+	}
+	return c.query(ctx, query, args)
+}
+
+func (c *Conn) query(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	st := c.cluster.Classifier.ClassifyInto(&c.recent, c.number, query)
 	var rows driver.Rows
 	var a arguments
 	a.keep(args)
@@ -172,7 +202,16 @@ func (c *Conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 
 // ExecContext implements driver.ExecerContext.
 func (c *Conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	st := c.cluster.Classifier.ClassifyFor(c.number, query)
+	if c.stage == stageIdle {
+		if result, done, err := c.execQuickly(ctx, query, args); done {
+			return result, err
+		}
+	}
+	return c.exec(ctx, query, args)
+}
+
+func (c *Conn) exec(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	st := c.cluster.Classifier.ClassifyInto(&c.recent, c.number, query)
 	var result driver.Result
 	var a arguments
 	a.keep(args)

@@ -39,7 +39,12 @@ func (c *Conn) execute(ctx context.Context, st *sqlclass.Statement, query string
 			return err
 		}
 	}
-	if err = c.run(ctx, h, changes, op); err != nil {
+	return c.finish(ctx, st, query, h, second, rows, c.run(ctx, h, changes, op), op)
+}
+
+// finish is the second half of execute: op has run on h, and has returned err.
+func (c *Conn) finish(ctx context.Context, st *sqlclass.Statement, query string, h *held, second, rows bool, err error, op func(*physical) error) error {
+	if err != nil {
 		var over bool
 		defer c.settle()
 		if h, err, over = c.failing(ctx, st, query, h, second, err, op); over {
@@ -163,38 +168,48 @@ func (c *Conn) again(ctx context.Context, st *sqlclass.Statement, query string, 
 // connection was closed meanwhile: pgx 5.12 says so of a text without arguments, or a COMMIT, whose answer was cut off.
 func (c *Conn) run(ctx context.Context, h *held, changes bool, op func(*physical) error) error {
 	for {
-		err := driver.ErrBadConn
+		err, open := driver.ErrBadConn, false
 		if h != &c.primary || h.ran || h.fresh || !h.p.gone() {
-			open := changes && !h.p.wire.Broken()
-			if err = c.call(h, op); open && c.lost(h, err) {
-				h.ran, h.discard = true, true
-				return lostError(err)
-			}
+			open = changes && !h.p.wire.Broken()
+			err = c.call(h, op)
 		}
-		if err == nil || !errors.Is(err, driver.ErrBadConn) {
-			if err != driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
-				h.ran = true
-			}
+		if again, err := c.ran(ctx, h, open, err); !again {
 			return err
-		}
-		if ctx.Err() != nil && !h.p.wire.Broken() {
-			return notSent{ctx.Err()} // nothing is wrong with the connection
-		}
-		h.discard = true
-		if h.ran || h.fresh {
-			return err
-		}
-		pool := h.p.pool
-		c.release(h)
-		if again := c.attach(ctx, h, pool); again != nil {
-			return again
-		}
-		if h == &c.replica {
-			if again := c.prove(ctx, h, &c.decided); again != nil {
-				return again
-			}
 		}
 	}
+}
+
+// ran is told how op has ended. again says that nothing was sent, and h has another connection; else the error is op's. open says
+// that op may have changed something, and the connection was open before.
+func (c *Conn) ran(ctx context.Context, h *held, open bool, err error) (again bool, _ error) {
+	if open && c.lost(h, err) {
+		h.ran, h.discard = true, true
+		return false, lostError(err)
+	}
+	if err == nil || !errors.Is(err, driver.ErrBadConn) {
+		if err != driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
+			h.ran = true
+		}
+		return false, err
+	}
+	if ctx.Err() != nil && !h.p.wire.Broken() {
+		return false, notSent{ctx.Err()} // nothing is wrong with the connection
+	}
+	h.discard = true
+	if h.ran || h.fresh {
+		return false, err
+	}
+	pool := h.p.pool
+	c.release(h)
+	if err := c.attach(ctx, h, pool); err != nil {
+		return false, err
+	}
+	if h == &c.replica {
+		if err := c.prove(ctx, h, &c.decided); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // call calls op. A read on a replica, outside a transaction, is ended when the replica falls silent.
@@ -203,6 +218,11 @@ func (c *Conn) call(h *held, op func(*physical) error) error {
 		return op(h.p)
 	}
 	interrupted, err := h.p.interruptible(op)
+	return c.silenced(h, interrupted, err)
+}
+
+// silenced is told how a read has ended that was ended when its replica fell silent, if it was interrupted.
+func (c *Conn) silenced(h *held, interrupted bool, err error) error {
 	h.interrupted = interrupted
 	if interrupted {
 		h.discard = true

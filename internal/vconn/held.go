@@ -10,8 +10,8 @@ import (
 
 // held is a physical connection that a checkout has.
 type held struct {
-	sc       *sql.Conn
 	p        *physical
+	sc       *sql.Conn
 	node     int
 	ran      bool   // something has run on it in this checkout
 	state    bool   // it carries session state that outlives a transaction
@@ -45,7 +45,7 @@ func (c *Conn) take(dc any) error {
 // attach takes a connection out of a node's pool.
 func (c *Conn) attach(ctx context.Context, h *held, pool *Pool) error {
 	if pool.takeParked(ctx, h, c.number) {
-		c.cluster.Router.Begin(h.node)
+		c.begun(h)
 		return nil
 	}
 	c.getting = getting{Context: ctx}
@@ -54,7 +54,7 @@ func (c *Conn) attach(ctx context.Context, h *held, pool *Pool) error {
 	case err != nil:
 	case sc == nil: // a parked one
 		c.getting = getting{}
-		c.cluster.Router.Begin(h.node)
+		c.begun(h)
 		return nil
 	case c.getting.p == nil:
 		if err = sc.Raw(c.grab); err != nil { // a new connection is not reset
@@ -68,8 +68,15 @@ func (c *Conn) attach(ctx context.Context, h *held, pool *Pool) error {
 	}
 	*h = held{sc: sc, p: p, node: pool.cfg.Index, fresh: !p.used}
 	p.used = true
-	c.cluster.Router.Begin(h.node)
+	c.begun(h)
 	return nil
+}
+
+// begun is told that a connection is attached. release is its end.
+func (c *Conn) begun(h *held) {
+	if c.counts {
+		c.router.Begin(h.node)
+	}
 }
 
 // final is an error after which database/sql does not run the statement again, as it does after driver.ErrBadConn: what could
@@ -103,7 +110,14 @@ func (c *Conn) release(h *held) {
 	} else if !h.p.pool.park(h, c.number) {
 		_ = h.sc.Close() // the pool looks after a connection that fails
 	}
-	c.cluster.Router.End(h.node)
+	c.over(h)
+}
+
+// over is told that a connection has gone back.
+func (c *Conn) over(h *held) {
+	if c.counts {
+		c.router.End(h.node)
+	}
 	*h = held{}
 }
 
@@ -126,7 +140,7 @@ func (c *Conn) checkIn() {
 		c.cluster.Router.Release()
 	}
 	c.writes.reset()
-	c.out, c.slot, c.rawTx, c.implicit, c.applies = false, false, false, false, false
+	c.stage, c.out, c.slot, c.rawTx, c.implicit, c.applies = stageIdle, false, false, false, false, false
 	if c.tx != nil || c.skip != nil || c.misused != nil { // few checkouts have any, and a pointer is dear to write
 		c.tx, c.skip, c.misused = nil, nil, nil
 	}

@@ -21,7 +21,8 @@ const maxParked = 64
 // slot has at most one parked connection. Slots do not share cache lines, for each belongs to other users.
 type slot struct {
 	atomic.Pointer[physical]
-	_ [56]byte
+	since atomic.Int64 // when it was parked, by the pool's clock
+	_     [48]byte
 }
 
 // slots is how many connections may be parked. With a limit on open ones the *sql.DB keeps room for one that comes back to
@@ -45,12 +46,12 @@ func (c *PoolConfig) parks() bool {
 // awaited reports that somebody waits in the *sql.DB for a connection to be given back: no more may be opened. Whoever parks one
 // looks after that as well, and whoever begins to wait looks for a parked one after having said so: one of them sees the other.
 func (p *Pool) awaited() bool {
-	return p.cfg.MaxOpenConns > 0 && p.waiting.Load() > 0 && int(p.dialled.Load()) >= p.cfg.MaxOpenConns
+	return p.capped && p.waiting.Load() > 0 && int(p.dialled.Load()) >= p.cfg.MaxOpenConns
 }
 
 // conn hands out a connection of the *sql.DB, with g, or a parked one, in h, that has been given back meanwhile.
 func (p *Pool) conn(g *getting, h *held, home uint32) (*sql.Conn, error) {
-	if p.cfg.MaxOpenConns > 0 && len(p.parked) > 0 {
+	if p.capped && len(p.parked) > 0 {
 		p.waiting.Add(1)
 		defer p.waiting.Add(-1)
 		if p.takeParked(g.Context, h, home) {
@@ -73,8 +74,7 @@ func (p *Pool) at(home uint32, i int) *slot {
 // park keeps a connection that is fit for another checkout, in the slot at home or one after it. It reports whether it has.
 func (p *Pool) park(h *held, home uint32) bool {
 	c := h.p
-	ticks := p.cfg.ticks()
-	if ticks && !p.ticking.Load() {
+	if p.ticks && !p.ticking.Load() {
 		p.now.Store(int64(time.Since(p.began)))
 	}
 	now := p.now.Load()
@@ -82,16 +82,20 @@ func (p *Pool) park(h *held, home uint32) bool {
 		return false
 	}
 	c.sc = h.sc
-	if c.parkedAt.Load() != now {
-		c.parkedAt.Store(now)
-	}
 	for i := range p.parked {
-		if s := p.at(home, i); s.Load() != nil || !s.CompareAndSwap(nil, c) {
+		s := p.at(home, i)
+		if s.Load() != nil {
+			continue
+		}
+		if s.since.Load() != now {
+			s.since.Store(now) // whoever parks here instead does it now as well
+		}
+		if !s.CompareAndSwap(nil, c) {
 			continue
 		}
 		if p.closed.Load() || c.epoch != p.epoch.Load() || p.awaited() {
 			p.unpark() // it came too late for whoever closes, drops or waits
-		} else if ticks && !p.ticking.Load() && p.ticking.CompareAndSwap(false, true) {
+		} else if p.ticks && !p.ticking.Load() && p.ticking.CompareAndSwap(false, true) {
 			p.timer.Reset(parkedTick)
 		}
 		return true
@@ -158,7 +162,7 @@ func (p *Pool) tick() {
 		if c == nil {
 			continue
 		}
-		old, idle := p.tooOld(c, now), p.cfg.ConnMaxIdleTime > 0 && time.Duration(now-c.parkedAt.Load()) >= p.cfg.ConnMaxIdleTime
+		old, idle := p.tooOld(c, now), p.cfg.ConnMaxIdleTime > 0 && time.Duration(now-s.since.Load()) >= p.cfg.ConnMaxIdleTime
 		switch {
 		case !old && !idle:
 			left = true
@@ -181,7 +185,7 @@ func (p *Pool) tick() {
 
 // tooOld reports that a connection has reached ConnMaxLifetime.
 func (p *Pool) tooOld(c *physical, now int64) bool {
-	return p.cfg.ConnMaxLifetime > 0 && time.Duration(now)-c.opened.Sub(p.began) >= p.cfg.ConnMaxLifetime
+	return p.ages && time.Duration(now)-c.opened.Sub(p.began) >= p.cfg.ConnMaxLifetime
 }
 
 // end closes a connection that was parked.

@@ -17,34 +17,44 @@ import (
 // physical is a real connection in a node's pool. database/sql pools it; a Conn that has it checked out uses the native
 // connection directly.
 type physical struct {
-	// What each statement needs comes first: it shares few cache lines.
-	native driver.Conn
-	wire   monitor.Wire // of native
-	// What the native connection can do, found once; nil when it cannot.
-	queryer   driver.QueryerContext
-	resetter  driver.SessionResetter
-	validator driver.Validator
+	// What each statement needs comes first: it is one cache line, and for a write one more.
 	pool      *Pool
-	epoch     uint64       // of the pool when it was opened: a node that changes its role drops what is older
-	sc        *sql.Conn    // while it is parked; owned by whoever has the connection checked out
-	parkedAt  atomic.Int64 // of the pool's clock
+	able      able             // the native connection; nil when it cannot do all of that
+	validator driver.Validator // as queryer
+	epoch     uint64           // of the pool when it was opened: a node that changes its role drops what is older
+	sc        *sql.Conn        // while it is parked; owned by whoever has the connection checked out
 	busy      atomic.Uint32
 	litter    atomic.Bool // dead is not empty
-	closed    atomic.Bool // Close was called
-	used      bool        // it has been checked out before; owned as sc is
-	opened    time.Time   // when it was open: a sample that began later can speak for it
-	proof     core.Sample // read on this very connection: when it was opened, or newer
 
-	execer  driver.ExecerContext
-	checker driver.NamedValueChecker
-	backend monitor.Backend // the server's side of it; zero when unknown
+	rebinds  bool          // see given
+	left     time.Duration // of a writer: when it went back to its pool, since that was made
+	accepted uint64        // of a writer: the number of the snapshot that it was accepted by
+	wire     monitor.Wire  // of native
+	opened   time.Time     // when it was open: a sample that began later can speak for it
+	native   driver.Conn
+	// What the native connection can do, found once; nil when it cannot.
+	queryer  driver.QueryerContext
+	execer   driver.ExecerContext
+	checker  driver.NamedValueChecker
+	resetter driver.SessionResetter
+	closed   atomic.Bool     // Close was called
+	used     bool            // it has been checked out before; owned as sc is
+	proof    core.Sample     // read on this very connection: when it was opened, or newer
+	backend  monitor.Backend // the server's side of it; zero when unknown
 
 	// Owned by whoever has the connection checked out:
-	left  time.Duration // of a writer: when it went back to its pool, since that was made
 	stmts map[string]*shared
 
 	mu   sync.Mutex
 	dead []*shared // guarded by mu: statements that nobody uses, to be closed by the next who has the connection
+}
+
+// able is what a native connection can do that most statements need.
+type able interface {
+	driver.QueryerContext
+	driver.ExecerContext
+	driver.NamedValueChecker
+	driver.SessionResetter
 }
 
 // shared is a native statement that several virtual statements of the same text use on one connection.
@@ -70,6 +80,8 @@ func newPhysical(native driver.Conn, pool *Pool, epoch uint64) *physical {
 	p.checker, _ = native.(driver.NamedValueChecker)
 	p.resetter, _ = native.(driver.SessionResetter)
 	p.validator, _ = native.(driver.Validator)
+	p.able, _ = native.(able)
+	p.rebinds = rebinds(native)
 	return p
 }
 
@@ -93,7 +105,7 @@ func (p *physical) IsValid() bool {
 	if p.epoch != p.pool.epoch.Load() {
 		return false
 	}
-	if p.pool.cfg.Writer {
+	if p.pool.writer {
 		p.left = time.Since(p.pool.began)
 	}
 	return p.validator == nil || p.validator.IsValid()
@@ -127,14 +139,14 @@ func (p *physical) ResetSession(ctx context.Context) error {
 	if g != nil {
 		ctx = g.Context
 	}
-	if p.resetter != nil {
+	if p.able != nil || p.resetter != nil {
+		var interrupted bool
+		var err error
 		if p.pool.shared.Load() {
-			// The monitor may be talking to another server than the one that is silent, so nobody would interrupt this.
-			var cancel context.CancelFunc
-			ctx, cancel = p.pool.limited(ctx)
-			defer cancel()
+			interrupted, err = p.resetShared(ctx)
+		} else {
+			interrupted, err = p.reset(ctx)
 		}
-		interrupted, err := p.interruptible(func(p *physical) error { return p.resetter.ResetSession(ctx) })
 		if interrupted || err != nil {
 			return driver.ErrBadConn
 		}
@@ -148,6 +160,22 @@ func (p *physical) ResetSession(ctx context.Context) error {
 		g.p = p
 	}
 	return nil
+}
+
+func (p *physical) reset(ctx context.Context) (interrupted bool, err error) {
+	return p.interruptible(func(p *physical) error {
+		if p.able != nil {
+			return p.able.ResetSession(ctx)
+		}
+		return p.resetter.ResetSession(ctx)
+	})
+}
+
+// resetShared is reset where the monitor may be talking to another server than the one that is silent, so that nobody would interrupt it.
+func (p *physical) resetShared(ctx context.Context) (interrupted bool, err error) {
+	ctx, cancel := p.pool.limited(ctx)
+	defer cancel()
+	return p.reset(ctx)
 }
 
 // keepsAfterRollback says whether database/sql would keep the native connection when the context of a transaction ends.

@@ -24,6 +24,7 @@ const primaryTries = 4
 // has been sent.
 func (c *Conn) place(ctx context.Context, st *sqlclass.Statement, retry core.Retry, exclude uint64) (*held, error) {
 	d := &c.decided
+	c.stage = stageOther
 	if c.tx != nil {
 		h := c.tx.h
 		*d = router.Decided{
@@ -136,6 +137,7 @@ func (c *Conn) placeRaw(ctx context.Context, st *sqlclass.Statement) (*held, err
 	if c.tx == nil || c.tx.h == &c.primary {
 		return c.place(ctx, st, core.RetryNone, 0)
 	}
+	c.stage = stageOther
 	c.decided = *c.onPrimary()
 	c.decided.Reason, c.decided.Class = core.ReasonWrite, core.Class(st.Class)
 	return c.connectPrimary(ctx, &c.decided)
@@ -216,7 +218,7 @@ func (c *Conn) connectPrimary(ctx context.Context, d *router.Decided) (*held, er
 	case h.node == d.Node:
 		if h.p.pool.cfg.Pooled {
 			// The pooler's connection outlives a restart of the server: which one a write runs on is known as of now.
-			h.p.proof.Start = c.cluster.Router.Monitor.Snapshot().Nodes[d.Node].Sample.Start
+			h.p.proof.Start, h.p.accepted = c.cluster.Router.Monitor.Snapshot().Nodes[d.Node].Sample.Start, 0
 		}
 		return h, nil // whoever holds the primary connection stays on it
 	case c.rawTx || h.state || len(c.writes.handing) > 0:
@@ -245,13 +247,18 @@ func (c *Conn) connectPrimary(ctx context.Context, d *router.Decided) (*held, er
 func (c *Conn) accept(h *held) error {
 	m := c.cluster.Router.Monitor
 	snapshot, proof := m.Snapshot(), &h.p.proof
+	if h.p.accepted == snapshot.Number && snapshot.Number != 0 { // both are as they were
+		return nil
+	}
 	if snapshot.Accepts(h.node, proof) {
 		if proof.Position.Kind == core.KindPostgres && proof.Position.Timeline > snapshot.Timeline && snapshot.Timeline != 0 {
 			// A failover that the monitor has not seen: its own connection may lead to the former primary, and others call
 			// themselves primary as well.
 			m.Observe(h.node, *proof)
 			m.Redial(h.node)
+			return nil
 		}
+		h.p.accepted = snapshot.Number
 		return nil
 	}
 	err := fmt.Errorf("%w: node %q leads to another server", ErrNotPrimary, h.p.pool.cfg.Name)

@@ -82,20 +82,25 @@ type PoolConfig struct {
 
 // Pool is a node's pool of physical connections for one role.
 type Pool struct {
-	cfg    PoolConfig
-	db     *sql.DB
-	epoch  atomic.Uint64
-	silent atomic.Bool // the node does not answer
-	shared atomic.Bool // several servers answer under its name
-	closed atomic.Bool
-
+	// What each statement needs comes first: it is one cache line.
 	parked  []slot
+	epoch   atomic.Uint64
+	now     atomic.Int64 // nanoseconds since began, as of the last tick
+	silent  atomic.Bool  // the node does not answer
+	shared  atomic.Bool  // several servers answer under its name
+	closed  atomic.Bool
+	ticking atomic.Bool // timer is set
+	ticks   bool        // parked connections have to be looked at
+	writer  bool        // as in PoolConfig
+	capped  bool        // there is a limit on open connections
+	ages    bool        // there is one on their age
+
 	waiting atomic.Int32 // how many look for a connection past the slots, where their number is limited
 	dialled atomic.Int32 // connections that are open or being opened
-	ticking atomic.Bool  // timer is set
-	timer   *time.Timer  // calls tick
 	began   time.Time    // when the pool was made
-	now     atomic.Int64 // nanoseconds since then, as of the last tick
+	timer   *time.Timer  // calls tick
+	cfg     PoolConfig
+	db      *sql.DB
 	// Parked connections that were closed: they were too old, or idle for too long.
 	agedOut, idledOut atomic.Int64
 
@@ -105,7 +110,10 @@ type Pool struct {
 
 // NewPool makes a pool. It opens nothing yet.
 func NewPool(cfg PoolConfig) *Pool {
-	p := &Pool{cfg: cfg, parked: make([]slot, cfg.slots()), began: time.Now(), open: make(map[*physical]struct{})}
+	p := &Pool{
+		cfg: cfg, ticks: cfg.ticks(), writer: cfg.Writer, capped: cfg.MaxOpenConns > 0, ages: cfg.ConnMaxLifetime > 0,
+		parked: make([]slot, cfg.slots()), began: time.Now(), open: make(map[*physical]struct{}),
+	}
 	p.timer = time.AfterFunc(time.Hour, p.tick)
 	p.timer.Stop()
 	p.db = sql.OpenDB(poolConnector{p})

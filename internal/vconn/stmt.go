@@ -91,6 +91,7 @@ func (c *Conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 // the statement was placed, a replica that cannot is the one that the statement may be retried for, and when it fails the statement has.
 func (c *Conn) prepareSkipped(ctx context.Context, st *sqlclass.Statement, s *Stmt, prepare func(*physical) error) error {
 	h, second := s.skip.h, s.skip.second
+	c.stage = stageOther
 	c.decided = s.skip.decided
 	err := c.run(ctx, h, false, prepare)
 	if second {
@@ -120,6 +121,7 @@ func (c *Conn) placePrepare(ctx context.Context, st *sqlclass.Statement) (*held,
 	if c.tx != nil || c.replica.state {
 		return c.place(ctx, st, core.RetryNone, 0)
 	}
+	c.stage = stageOther
 	c.waited, c.failed = 0, 0
 	req := c.ask(st, core.RetryNone, 0)
 	req.Dry = true

@@ -328,9 +328,7 @@ func (c *Conn) wrote(list []*core.Session, h *held) {
 	}
 	capture := c.cluster.Router.Captures.Join()
 	for _, s := range list {
-		if !s.Awaits(c.cluster.Name, h.p.proof.Start, capture) { // of many writes the first asks the clock
-			s.Wrote(c.cluster.Name, time.Now(), h.p.proof.Start, capture, false, c.cluster.Strategy.Window)
-		}
+		c.await(s, h, capture)
 	}
 }
 

@@ -1,0 +1,45 @@
+package main
+
+// quickGuards see to it that the short way of a statement goes by what the long one would find out.
+var quickGuards = []guard{
+	{
+		name: "where a read may go is found out anew by another snapshot",
+		file: "internal/core/settled.go",
+		old:  "\tif word>>settledBits != number {",
+		new:  "\tif word>>settledBits > number {",
+		pkg:  "internal/router", test: "TestQuickEndsWithWhatItRestsOn",
+	},
+	{
+		name: "where a read may go is kept with the state of its session",
+		file: "internal/core/settled.go",
+		old:  "\tif n.state != nil {\n\t\tclean = &n.state.settled\n\t}\n",
+		new:  "\tif n.state != nil && false {\n\t\tclean = &n.state.settled\n\t}\n",
+		pkg:  "internal/router", test: "TestQuickSaysWhatRouteSays",
+	},
+	{
+		name: "an answer at hand ends with the one in the cache",
+		file: "internal/sqlclass/recent.go",
+		old:  "a.text != query || a.gone.Load() {",
+		new:  "a.text != query {",
+		pkg:  "internal/sqlclass", test: "TestRecentEndsWithTheCache",
+	},
+	{
+		name: "the short way takes arguments as they were given",
+		file: "internal/vconn/quick.go",
+		old:  "if g.bound = args; !p.rebinds {",
+		new:  "if g.bound = args; !p.rebinds && p.able == nil {",
+		pkg:  ".", test: "TestShortWayEndsLikeTheLongOne",
+	},
+	simulated("read_your_writes", late, guard{
+		name: "what the short way goes by proves nothing for a connection that was opened after it",
+		file: "internal/vconn/quick.go",
+		old:  "n.Sample.Position.Timeline != 0 && p.opened.Before(n.Sample.Began)",
+		new:  "n.Sample.Position.Timeline != 0",
+	}),
+	simulated("read_your_writes", late, guard{
+		name: "a connection to a primary is held to what is known by the newest snapshot",
+		file: "internal/vconn/quick.go",
+		old:  "\tif p.accepted != number && c.accept(h) != nil {",
+		new:  "\tif p.accepted != number && p.accepted == 0 && c.accept(h) != nil {",
+	}),
+}

@@ -1,0 +1,252 @@
+package vconn
+
+import (
+	"context"
+	"database/sql/driver"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/router"
+	"github.com/readroute/readroute/internal/sqlclass"
+)
+
+// Most statements are the only one of their checkout, and nothing about them is out of the ordinary. They take a short way. Beside a real
+// server a statement pays for the code and the data that it finds cold, far more than for what it does: so the short way is little of
+// both. It goes by the same facts as the long one, and leaves to that whatever is not as it should be, before the statement was sent or after.
+
+// stage is how far a checkout has come.
+type stage uint8
+
+const (
+	stageIdle  stage = iota // nothing has happened in it
+	stagePlain              // one statement has run, the short way, and left nothing behind
+	stageOther
+)
+
+// queryQuickly runs a read on a replica that is known to be right, on a connection that lies parked, in a checkout in which nothing has
+// happened. done is false when nothing was sent, and args are as they were given.
+func (c *Conn) queryQuickly(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, done bool, err error) {
+	st := c.recent.Get(query)
+	if st == nil || st.Class != sqlclass.Read || st.Hint != sqlclass.HintNone || st.Multi {
+		return nil, false, nil
+	}
+	node, s, positions, capturedAt := c.router.Quick(core.FromContext(ctx))
+	if node < 0 {
+		return nil, false, nil
+	}
+	if node != c.covered.Node() {
+		c.router.MoveTally(&c.covered, node)
+		c.reader = c.cluster.Readers[node]
+	}
+	h := &c.replica
+	if !c.reader.takeParked(ctx, h, c.number) {
+		return nil, false, nil
+	}
+	c.begun(h)
+	p := h.p
+	if p.able == nil || s != nil && !p.speaksFor(s, node) {
+		c.release(h)
+		return nil, false, nil
+	}
+	var g given
+	args, err = g.bind(c, p, args)
+	interrupted := true
+	p.busy.Store(busyAsking)
+	if c.reader.silent.Load() {
+		p.busy.Store(busyNot)
+		err = driver.ErrBadConn
+	} else {
+		if err == nil {
+			rows, err = p.able.QueryContext(ctx, query, args)
+		}
+		interrupted = !p.busy.CompareAndSwap(busyAsking, busyNot)
+	}
+	if interrupted || err != nil || c.tells {
+		c.covers(node, s, positions, capturedAt)
+		rows, err = c.queryOn(ctx, *st, query, &g, rows, interrupted, err)
+		return rows, true, err
+	}
+	g.drop()
+	h.ran, c.stage = true, stagePlain
+	c.covered.Add()
+	return rows, true, nil
+}
+
+// covers puts down what Quick has said as Route would have. Inlined it would make the frame of the short way twice as large.
+//
+//go:noinline
+func (c *Conn) covers(node int, s *core.Snapshot, positions []core.Position, capturedAt time.Time) {
+	c.decided = router.Covered(node, s, positions, capturedAt)
+}
+
+// queryOn goes the rest of the way when somebody is to be told, or the connection to a replica has returned err, or was interrupted.
+func (c *Conn) queryOn(ctx context.Context, st sqlclass.Statement, query string, g *given, rows driver.Rows, interrupted bool, err error) (driver.Rows, error) {
+	c.stage, c.waited, c.failed = stageOther, 0, 0
+	defer g.drop()
+	c.cluster.Classifier.Hit(c.number)
+	op := func(p *physical) (err error) {
+		rows, err = nativeQuery(ctx, p, query, g.fresh())
+		return err
+	}
+	h := &c.replica
+	again, err := c.ran(ctx, h, false, c.silenced(h, interrupted, err))
+	if again {
+		err = c.run(ctx, h, false, op)
+	}
+	if err = c.finish(ctx, &st, query, h, false, true, err, op); err != nil {
+		return nil, err
+	}
+	return c.wrapRows(rows), nil
+}
+
+// execQuickly runs a write on the primary, on a connection that lies parked, in a checkout in which nothing has happened. done is false
+// when nothing was sent, and args are as they were given.
+func (c *Conn) execQuickly(ctx context.Context, query string, args []driver.NamedValue) (result driver.Result, done bool, err error) {
+	st := c.recent.Get(query)
+	if st == nil || !c.quickWrites || !onlyWrites(st) {
+		return nil, false, nil
+	}
+	o := core.FromContext(ctx)
+	node, number := c.router.QuickWrite(o)
+	if node < 0 {
+		return nil, false, nil
+	}
+	if node != c.written.Node() {
+		c.router.MoveTally(&c.written, node)
+		c.writer = c.cluster.Writers[node]
+	}
+	h := &c.primary
+	if !c.writer.takeParked(ctx, h, c.number) {
+		return nil, false, nil
+	}
+	c.begun(h)
+	p := h.p
+	if p.accepted != number && c.accept(h) != nil {
+		return nil, false, nil
+	}
+	if p.able == nil || p.wire.Broken() {
+		c.release(h)
+		return nil, false, nil
+	}
+	var session *core.Session
+	if o != nil && o.Session != nil {
+		session = o.Session
+		session.Begin()
+		defer session.End()
+	}
+	var g given
+	args, err = g.bind(c, p, args)
+	open := !p.gone()
+	if !open {
+		err = driver.ErrBadConn
+	} else if err == nil {
+		result, err = p.able.ExecContext(ctx, query, args)
+	}
+	if inTx, _ := p.wire.InTx(); inTx || err != nil || c.tells {
+		result, err = c.execOn(ctx, *st, query, &g, result, open, err)
+		return result, true, err
+	}
+	g.drop()
+	h.ran, c.stage = true, stagePlain
+	c.written.Add()
+	if session != nil {
+		c.await(session, h, c.router.Captures.Join())
+	}
+	return result, true, nil
+}
+
+// execOn goes the rest of the way when somebody is to be told, or the connection to the primary has returned err, or is in a
+// transaction. open is false when nothing was sent because the server had ended it.
+func (c *Conn) execOn(ctx context.Context, st sqlclass.Statement, query string, g *given, result driver.Result, open bool, err error) (driver.Result, error) {
+	c.stage, c.waited, c.failed, c.decided = stageOther, 0, 0, router.Written(c.primary.node)
+	defer g.drop()
+	c.cluster.Classifier.Hit(c.number)
+	op := func(p *physical) (err error) {
+		result, err = nativeExec(ctx, p, query, g.fresh())
+		return err
+	}
+	h := &c.primary
+	again, err := c.ran(ctx, h, open, err)
+	if again {
+		err = c.run(ctx, h, true, op)
+	}
+	err = c.finish(ctx, &st, query, h, false, false, err, op)
+	return result, err
+}
+
+// onlyWrites reports that a text does no more than to write.
+func onlyWrites(st *sqlclass.Statement) bool {
+	return st.Class == sqlclass.Write && st.MayWrite && !st.LeavesState && !st.TxState && !st.CommitsOnError &&
+		!st.EndsTx && !st.MayEndTx && !st.BeginsTx && !st.Unlogged && !st.Multi
+}
+
+// given are the arguments of a statement that goes the short way, for when it has to go the long one. Where the driver may be asked
+// twice to take the same ones, they are those that are bound: a copy of all costs as much as many another step.
+type given struct {
+	bound []driver.NamedValue
+	copy  *arguments
+}
+
+// bind binds the arguments in place. drop follows.
+func (g *given) bind(c *Conn, p *physical, args []driver.NamedValue) ([]driver.NamedValue, error) {
+	if g.bound = args; !p.rebinds {
+		g.copy = &c.kept
+		g.copy.keep(args)
+		g.copy.used = true
+	}
+	for i := range args {
+		args[i].Ordinal = i + 1
+		if p.able.CheckNamedValue(&args[i]) != nil {
+			return bind(p, nil, g.fresh())
+		}
+	}
+	return args, nil
+}
+
+// drop forgets the copy, which belongs to the virtual connection.
+func (g *given) drop() {
+	if g.copy != nil {
+		*g.copy = arguments{}
+	}
+}
+
+// fresh returns them as they were given, or as good.
+func (g *given) fresh() []driver.NamedValue {
+	if g.copy != nil {
+		return g.copy.fresh(nil)
+	}
+	return slices.Clone(g.bound)
+}
+
+// rebinds reports that a driver takes an argument that it has bound as it took it before: pgx leaves all as they are, and what
+// go-sql-driver/mysql makes of one it makes of that again. A wrapper may do otherwise.
+func rebinds(native driver.Conn) bool {
+	t := reflect.TypeOf(native)
+	if t.Kind() != reflect.Pointer {
+		return false
+	}
+	path := t.Elem().PkgPath()
+	return path == "github.com/jackc/pgx/v5/stdlib" || path == "github.com/go-sql-driver/mysql"
+}
+
+// endQuickly ends a checkout in which one statement has run the short way.
+func (c *Conn) endQuickly() {
+	h := &c.replica
+	if !h.attached() {
+		h = &c.primary
+	}
+	c.out, c.stage = false, stageIdle
+	if h.p.litter.Load() || !h.p.pool.park(h, c.number) {
+		c.release(h)
+		return
+	}
+	c.over(h)
+}
+
+// speaksFor reports that what s knows of a node holds for the server of p, by the newest sample alone.
+func (p *physical) speaksFor(s *core.Snapshot, node int) bool {
+	n := &s.Nodes[node]
+	return !n.Shared && n.Sample.Start == p.proof.Start && n.Sample.Position.Timeline != 0 && p.opened.Before(n.Sample.Began)
+}
