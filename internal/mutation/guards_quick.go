@@ -30,16 +30,18 @@ var quickGuards = []guard{
 		new:  "if g.bound = args; !p.rebinds && p.able == nil {",
 		pkg:  ".", test: "TestShortWayEndsLikeTheLongOne",
 	},
-	simulated("read_your_writes", late, guard{
+	{
 		name: "what the short way goes by proves nothing for a connection that was opened after it",
 		file: "internal/vconn/quick.go",
 		old:  "n.Sample.Position.Timeline != 0 && p.opened.Before(n.Sample.Began)",
 		new:  "n.Sample.Position.Timeline != 0",
-	}),
-	simulated("read_your_writes", late, guard{
+		pkg:  "internal/vconn", test: "TestSpeaksFor",
+	},
+	{
 		name: "a connection to a primary is held to what is known by the newest snapshot",
 		file: "internal/vconn/quick.go",
 		old:  "\tif p.accepted != number && c.accept(h) != nil {",
 		new:  "\tif p.accepted != number && p.accepted == 0 && c.accept(h) != nil {",
-	}),
+		pkg:  "internal/vconn", test: "TestQuickWriteOfAFormerPrimary",
+	},
 }

@@ -1,0 +1,107 @@
+package vconn
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/readroute/readroute/internal/core"
+	"github.com/readroute/readroute/internal/fakedb"
+	"github.com/readroute/readroute/internal/fakenode"
+	"github.com/readroute/readroute/internal/monitor"
+	"github.com/readroute/readroute/internal/postgres"
+	"github.com/readroute/readroute/internal/router"
+	"github.com/readroute/readroute/internal/sqlclass"
+)
+
+// TestQuickWriteOfAFormerPrimary: the name of the primary leads to another server, after a failover. What is parked leads to the one of
+// before, which may well take writes, and gets none.
+func TestQuickWriteOfAFormerPrimary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var timeline atomic.Int32
+		timeline.Store(1)
+		var ran []int
+		engine := postgres.Engine{}
+		script := &fakedb.Script{
+			Direct: true, Resetter: true, ConnChecker: true,
+			Answer: func(query string) ([]string, bool, error) {
+				switch query {
+				case engine.ProbeSQL():
+					return []string{
+						"false", strconv.FormatUint(fakenode.System, 10), "1", "0/5000", "0/5000", "0000000" + strconv.Itoa(int(timeline.Load())), "0", "8192", "16777216", "200000", "",
+					}, true, nil
+				case engine.SelfSQL():
+					return []string{"1", "1"}, true, nil
+				}
+				return nil, false, nil
+			},
+			Exec: func(_ context.Context, conn int, _ string, _ []driver.NamedValue) (driver.Result, error) {
+				ran = append(ran, conn)
+				return driver.RowsAffected(1), nil
+			},
+		}
+		node := fakenode.New("a", fakenode.State{LSN: 0x5000})
+		m := monitor.Start(monitor.Config{
+			Nodes: []monitor.Node{node.Watch()}, Engine: fakenode.Engine, Interval: 500 * time.Millisecond, ProbeTimeout: time.Second, MaxWaiters: 9, MaxLag: time.Minute,
+		})
+		defer m.Close()
+		captures := monitor.StartCaptures(m)
+		defer captures.Close()
+		classifier, err := sqlclass.New(sqlclass.Options{Dialect: sqlclass.PostgreSQL})
+		require.NoError(t, err)
+		pool := NewPool(PoolConfig{Name: "a", Connector: script.Connector(), Engine: engine, Writer: true, MaxIdleConns: 4})
+		cluster := &Cluster{
+			Name: "main", Classifier: classifier, Engine: engine, Writers: []*Pool{pool}, Readers: []*Pool{pool},
+			Router:   router.New(router.Config{Cluster: "main", Level: core.LevelSession, CaptureTimeout: time.Second, MaxLag: time.Minute}, m, captures, []string{"a"}),
+			Shutdown: pool.Close,
+		}
+		<-time.After(time.Second)
+		db := sql.OpenDB(&Connector{Cluster: cluster})
+		defer func() { require.NoError(t, db.Close()) }()
+		write := func() int {
+			ctx := core.NewContext(t.Context(), &core.Options{Session: new(core.Session)})
+			_, err := db.ExecContext(ctx, "UPDATE t SET n = $1", 1)
+			require.NoError(t, err)
+			return ran[len(ran)-1]
+		}
+		before := write()
+		for range 4 {
+			require.Equal(t, before, write())
+		}
+		require.EqualValues(t, 2, cluster.Router.Tallied(), "the text is kept from the second time on, and at hand after the third")
+
+		node.Set(func(s *fakenode.State) { s.Timeline, s.Start = 2, 2 })
+		timeline.Store(2)
+		<-time.After(2 * time.Second)
+		after := write()
+		require.NotEqual(t, before, after)
+		require.Equal(t, after, write())
+		require.Greater(t, cluster.Router.Tallied(), uint64(2), "the short way goes on")
+	})
+}
+
+// TestSpeaksFor: a sample proves something for a connection that was there before it, to the same run of the same server.
+func TestSpeaksFor(t *testing.T) {
+	now := time.Now()
+	start := core.Start{System: 7, At: 1}
+	good := core.NodeView{Sample: core.Sample{Began: now, Start: start, Position: core.Position{Kind: core.KindPostgres, System: 7, Timeline: 1, LSN: 1}}}
+	p := &physical{opened: now.Add(-time.Second), proof: core.Sample{Start: start}}
+	speaks := func(p *physical, n core.NodeView) bool {
+		return p.speaksFor(&core.Snapshot{Nodes: []core.NodeView{n}}, 0)
+	}
+	require.True(t, speaks(p, good))
+
+	shared, restarted, hidden := good, good, good
+	shared.Shared, restarted.Sample.Start.At, hidden.Sample.Position.Timeline = true, 2, 0
+	require.False(t, speaks(p, shared), "another server may have answered")
+	require.False(t, speaks(p, restarted))
+	require.False(t, speaks(p, hidden), "nobody knows which history it is of")
+	require.False(t, speaks(&physical{opened: now, proof: p.proof}, good), "the name may have led elsewhere")
+}
