@@ -114,6 +114,23 @@ func TestShortWayEndsLikeTheLongOne(t *testing.T) {
 	}
 }
 
+// TestShortWayThatPanics: a connection is one of its checkout from before the driver is asked anything, and goes back with it.
+func TestShortWayThatPanics(t *testing.T) {
+	const write = "UPDATE t SET n = 0 WHERE id = $1"
+	w := newShortWay(t, false)
+	for range 5 {
+		w.ctx = readroute.WithSession(testContext(t))
+		require.NoError(t, w.run(write, "1"))
+	}
+	conn, err := w.db.Conn(w.ctx)
+	require.NoError(t, err)
+	require.Panics(t, func() { _, _ = conn.ExecContext(w.ctx, write, "panic") })
+	_, err = conn.ExecContext(w.ctx, write, "1")
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	require.Zero(t, w.db.RouteStats().Nodes[0].Writer.InUse)
+}
+
 // shortWay is a routed pool of one virtual connection over scripted servers a and b.
 type shortWay struct {
 	db   *readroute.DB
@@ -151,6 +168,9 @@ func newShortWay(t *testing.T, hooked bool) *shortWay {
 			Answer: answerAs(replica), Direct: true, Resetter: true, Validator: true, ConnChecker: true,
 			IsValid: func(conn int) bool { return w.broken.Load() != number(conn) },
 			CheckConn: func(v *driver.NamedValue) error { // asked twice it would say something else
+				if v.Value == "panic" {
+					panic("of a driver, or a driver.Valuer")
+				}
 				if v.Value == "bad" {
 					return errors.New("it is bad")
 				}

@@ -44,7 +44,8 @@ type ClassStats struct {
 	LearnedEntries, LearnedBytes int64
 }
 
-// The most bytes that a [DB] remembers of texts: their classification, and which ones a replica has refused as writes.
+// The most bytes that a [DB] remembers of texts: their classification, and which ones a replica has refused as writes. Beside it each
+// virtual connection may have one text of at most 1 KiB.
 const (
 	MaxClassBytes   = sqlclass.DefaultCacheBytes
 	MaxLearnedBytes = sqlclass.LearnedBytes

@@ -42,7 +42,7 @@ type Config struct {
 // Monitor watches nodes. Close ends it.
 type Monitor struct {
 	// What each statement needs comes first, and on a cache line of its own.
-	number atomic.Uint64 // of snap; it follows a moment later
+	number atomic.Uint64 // of snap; it comes a moment before it, so that nobody goes on by what another number was found for
 	snap   atomic.Pointer[core.Snapshot]
 	_      [48]byte
 
@@ -281,6 +281,7 @@ var published atomic.Uint64
 func (m *Monitor) publishLocked() {
 	primary := &m.views[m.primary]
 	number := published.Add(1)
+	m.number.Store(number)
 	m.snap.Store(&core.Snapshot{
 		Nodes:        append([]core.NodeView(nil), m.views...),
 		Number:       number,
@@ -289,7 +290,6 @@ func (m *Monitor) publishLocked() {
 		Positionless: primary.Role == core.RolePrimary && primary.Sample.Position.IsZero(),
 		Timeline:     m.history.timeline,
 	})
-	m.number.Store(number)
 }
 
 // jitter spreads d by a quarter either way, so that many processes do not probe in step.

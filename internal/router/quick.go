@@ -28,21 +28,19 @@ func (r *Router) Quick(o *core.Options) (node int, s *core.Snapshot, positions [
 	return r.pick(nodes, s), s, positions, capturedAt
 }
 
-// QuickWrite is Route for a write of a checkout that holds nothing. node is -1 when Route has to find out. number is that of the snapshot
-// which says so.
-func (r *Router) QuickWrite(o *core.Options) (node int, number uint64) {
+// QuickWrite is Route for a write of a checkout that holds nothing. node is -1 when Route has to find out.
+func (r *Router) QuickWrite(o *core.Options) (node int) {
 	if o != nil && !o.Plain() || r.Mode() == ModeShadow {
-		return -1, 0
+		return -1
 	}
-	number = r.Monitor.Number()
-	if at := r.primary.Load(); at>>primaryBits == number {
-		return int(at & (1<<primaryBits - 1)), number
+	if at := r.primary.Load(); at>>primaryBits == r.Monitor.Number() {
+		return int(at & (1<<primaryBits - 1))
 	}
 	s := r.Monitor.Snapshot()
 	if s.Primary >= 0 && s.Primary < 1<<primaryBits {
 		r.primary.Store(s.Number<<primaryBits | uint64(s.Primary))
 	}
-	return s.Primary, s.Number
+	return s.Primary
 }
 
 // primaryBits is for a node beside the number of a snapshot.

@@ -380,9 +380,14 @@ const countStripes = 16
 // Tells reports whether anybody hears of decisions.
 func (r *Router) Tells() bool { return r.tells }
 
+// Tally counts a decision that nobody is told of. Callers at one time should give different numbers.
+func (r *Router) Tally(node int, reason core.Reason, caller uint32) {
+	r.counts[int(caller%countStripes)*r.stripe+(node+1)*core.NumReasons+int(reason)].Add(1)
+}
+
 // Report counts a decision and tells the hook. Callers at one time should give different numbers.
 func (r *Router) Report(ctx context.Context, d *Decided, caller uint32) {
-	r.counts[int(caller%countStripes)*r.stripe+(d.Node+1)*core.NumReasons+int(d.Reason)].Add(1)
+	r.Tally(d.Node, d.Reason, caller)
 	if r.cfg.OnDecision != nil {
 		r.cfg.OnDecision(ctx, d)
 	}

@@ -28,7 +28,7 @@ type tallies struct {
 	past uint64              // guarded by mu: how much of what was counted is among the router's counts
 }
 
-// OpenTally begins to count for a reason.
+// OpenTally begins to count for a reason, which is that of a covered read or a write.
 func (r *Router) OpenTally(t *Tally, reason core.Reason) {
 	t.node, t.reason = -1, reason
 	r.tallies.mu.Lock()
@@ -69,6 +69,9 @@ func (r *Router) Count(i int, reason core.Reason) (n uint64) {
 	defer r.tallies.mu.Unlock()
 	for at := (i+1)*core.NumReasons + int(reason); at < len(r.counts); at += r.stripe {
 		n += r.counts[at].Load()
+	}
+	if reason != core.ReasonCovered && reason != core.ReasonWrite {
+		return n // nobody has a tally of it
 	}
 	for t := range r.tallies.open {
 		if t.Node() == i && t.reason == reason {

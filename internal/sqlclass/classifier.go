@@ -153,7 +153,9 @@ func (c *Classifier) ClassifyInto(r *Recent, caller uint32, query string) Statem
 	h := hash(query)
 	if c.answers != nil {
 		if a := c.answers.get(h, query, caller); a != nil {
-			r.answer = a
+			if len(query) <= recentBytes {
+				r.answer = a
+			}
 			return a.st
 		}
 	}

@@ -3,10 +3,17 @@ package sqlclass
 // Recent is the answer that one caller was given last. It is for one goroutine at a time. The zero Recent has none.
 type Recent struct{ answer *answer }
 
+// recentBytes is how long a text may be that is kept so: it may have been dropped from the cache.
+const recentBytes = 1024
+
 // Get returns the answer for a text when it is that, and still in the cache; else nil. It counts nothing: see [Classifier.Hit].
 func (r *Recent) Get(query string) *Statement {
 	a := r.answer
-	if a == nil || a.text != query || a.gone.Load() {
+	if a == nil || a.text != query {
+		return nil
+	}
+	if a.gone.Load() {
+		r.answer = nil
 		return nil
 	}
 	if !a.used.Load() {

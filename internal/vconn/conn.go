@@ -14,15 +14,16 @@ import (
 // Conn is a virtual connection. database/sql gives it to one goroutine at a time.
 type Conn struct {
 	// What each statement needs comes first: it is two cache lines.
-	router *router.Router
-	recent sqlclass.Recent
-	reader *Pool  // of the node that covered counts for
-	writer *Pool  // of the node that written counts for
-	number uint32 // of those that were made: those that are in use at one time differ in it
-	stage  stage
-	out    bool // checked out
-	closed bool // Close was called
-	rawTx  bool // a transaction on the primary connection that is not tx: it was begun by text
+	router     *router.Router
+	recent     sqlclass.Recent
+	reader     *Pool  // of readerNode
+	writer     *Pool  // of the node that written counts for
+	number     uint32 // of those that were made: those that are in use at one time differ in it
+	stage      stage
+	out        bool // checked out
+	closed     bool // Close was called
+	rawTx      bool // a transaction on the primary connection that is not tx: it was begun by text
+	readerNode int32
 	// quickWrites: of a write nothing is to be known but its position, which the primary is asked for.
 	quickWrites bool
 	tells       bool // somebody hears of decisions

@@ -51,7 +51,7 @@ type Connector struct {
 
 // Connect returns a virtual connection at once: there is no socket behind it yet.
 func (c *Connector) Connect(context.Context) (driver.Conn, error) {
-	v := &Conn{cluster: c.Cluster, router: c.Cluster.Router, number: c.made.Add(1), out: true}
+	v := &Conn{cluster: c.Cluster, router: c.Cluster.Router, number: c.made.Add(1), readerNode: -1, out: true}
 	v.tells, v.counts = v.router.Tells(), v.router.Chooses()
 	v.quickWrites = c.Cluster.Marking == nil && !c.Cluster.Strategy.Sticky && !c.Cluster.Process
 	v.router.OpenTally(&v.covered, core.ReasonCovered)

@@ -140,6 +140,9 @@ func (c *Conn) checkIn() {
 		c.cluster.Router.Release()
 	}
 	c.writes.reset()
+	if c.kept.n > 0 { // of a driver that has panicked
+		c.kept = arguments{}
+	}
 	c.stage, c.out, c.slot, c.rawTx, c.implicit, c.applies = stageIdle, false, false, false, false, false
 	if c.tx != nil || c.skip != nil || c.misused != nil { // few checkouts have any, and a pointer is dear to write
 		c.tx, c.skip, c.misused = nil, nil, nil

@@ -36,18 +36,18 @@ func (c *Conn) queryQuickly(ctx context.Context, query string, args []driver.Nam
 	if node < 0 {
 		return nil, false, nil
 	}
-	if node != c.covered.Node() {
-		c.router.MoveTally(&c.covered, node)
-		c.reader = c.cluster.Readers[node]
+	if int32(node) != c.readerNode {
+		c.reader, c.readerNode = c.cluster.Readers[node], int32(node)
 	}
 	h := &c.replica
 	if !c.reader.takeParked(ctx, h, c.number) {
 		return nil, false, nil
 	}
 	c.begun(h)
+	c.stage = stageOther // also of a driver that panics
 	p := h.p
-	if p.able == nil || s != nil && !p.speaksFor(s, node) {
-		c.release(h)
+	if p.able == nil || s != nil && (s.Number != c.router.Monitor.Number() || !p.speaksFor(s, node)) { // it may have taken a while
+		c.giveUp(h)
 		return nil, false, nil
 	}
 	var g given
@@ -70,7 +70,11 @@ func (c *Conn) queryQuickly(ctx context.Context, query string, args []driver.Nam
 	}
 	g.drop()
 	h.ran, c.stage = true, stagePlain
-	c.covered.Add()
+	if node == c.covered.Node() {
+		c.covered.Add()
+	} else {
+		c.countElsewhere(node)
+	}
 	return rows, true, nil
 }
 
@@ -83,7 +87,7 @@ func (c *Conn) covers(node int, s *core.Snapshot, positions []core.Position, cap
 
 // queryOn goes the rest of the way when somebody is to be told, or the connection to a replica has returned err, or was interrupted.
 func (c *Conn) queryOn(ctx context.Context, st sqlclass.Statement, query string, g *given, rows driver.Rows, interrupted bool, err error) (driver.Rows, error) {
-	c.stage, c.waited, c.failed = stageOther, 0, 0
+	c.waited, c.failed = 0, 0
 	defer g.drop()
 	c.cluster.Classifier.Hit(c.number)
 	op := func(p *physical) (err error) {
@@ -109,7 +113,7 @@ func (c *Conn) execQuickly(ctx context.Context, query string, args []driver.Name
 		return nil, false, nil
 	}
 	o := core.FromContext(ctx)
-	node, number := c.router.QuickWrite(o)
+	node := c.router.QuickWrite(o)
 	if node < 0 {
 		return nil, false, nil
 	}
@@ -122,12 +126,14 @@ func (c *Conn) execQuickly(ctx context.Context, query string, args []driver.Name
 		return nil, false, nil
 	}
 	c.begun(h)
+	c.stage = stageOther // also of a driver that panics
 	p := h.p
-	if p.accepted != number && c.accept(h) != nil {
+	if p.accepted != c.router.Monitor.Number() && c.accept(h) != nil { // it may have taken a while
+		c.stage = stageIdle
 		return nil, false, nil
 	}
 	if p.able == nil || p.wire.Broken() {
-		c.release(h)
+		c.giveUp(h)
 		return nil, false, nil
 	}
 	var session *core.Session
@@ -160,7 +166,7 @@ func (c *Conn) execQuickly(ctx context.Context, query string, args []driver.Name
 // execOn goes the rest of the way when somebody is to be told, or the connection to the primary has returned err, or is in a
 // transaction. open is false when nothing was sent because the server had ended it.
 func (c *Conn) execOn(ctx context.Context, st sqlclass.Statement, query string, g *given, result driver.Result, open bool, err error) (driver.Result, error) {
-	c.stage, c.waited, c.failed, c.decided = stageOther, 0, 0, router.Written(c.primary.node)
+	c.waited, c.failed, c.decided = 0, 0, router.Written(c.primary.node)
 	defer g.drop()
 	c.cluster.Classifier.Hit(c.number)
 	op := func(p *physical) (err error) {
@@ -180,6 +186,23 @@ func (c *Conn) execOn(ctx context.Context, st sqlclass.Statement, query string, 
 func onlyWrites(st *sqlclass.Statement) bool {
 	return st.Class == sqlclass.Write && st.MayWrite && !st.LeavesState && !st.TxState && !st.CommitsOnError &&
 		!st.EndsTx && !st.MayEndTx && !st.BeginsTx && !st.Unlogged && !st.Multi
+}
+
+// giveUp leaves a statement of which nothing was sent to the long way.
+func (c *Conn) giveUp(h *held) {
+	c.release(h)
+	c.stage = stageIdle
+}
+
+// countElsewhere counts a read of another node than those that are counted at hand. Between two replicas that would change all the time.
+func (c *Conn) countElsewhere(node int) {
+	if !c.counts || c.covered.Node() < 0 {
+		c.router.MoveTally(&c.covered, node)
+		c.covered.Add()
+		return
+	}
+	c.router.Tally(node, core.ReasonCovered, c.number)
+	c.cluster.Classifier.Hit(c.number)
 }
 
 // given are the arguments of a statement that goes the short way, for when it has to go the long one. Where the driver may be asked

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,15 +23,31 @@ import (
 )
 
 // TestQuickWriteOfAFormerPrimary: the name of the primary leads to another server, after a failover. What is parked leads to the one of
-// before, which may well take writes, and gets none.
+// before, which may well take writes, and gets none: also when that is seen while such a connection is being reset, which may take a ping.
 func TestQuickWriteOfAFormerPrimary(t *testing.T) {
+	t.Run("seen before", func(t *testing.T) { quickWriteOfAFormerPrimary(t, false) })
+	t.Run("seen meanwhile", func(t *testing.T) { quickWriteOfAFormerPrimary(t, true) })
+}
+
+func quickWriteOfAFormerPrimary(t *testing.T, meanwhile bool) {
 	synctest.Test(t, func(t *testing.T) {
+		node := fakenode.New("a", fakenode.State{LSN: 0x5000})
 		var timeline atomic.Int32
 		timeline.Store(1)
 		var ran []int
 		engine := postgres.Engine{}
+		fail := func() {
+			node.Set(func(s *fakenode.State) { s.Timeline, s.Start = 2, 2 })
+			timeline.Store(2)
+			<-time.After(2 * time.Second)
+		}
+		resetting := func() {}
 		script := &fakedb.Script{
 			Direct: true, Resetter: true, ConnChecker: true,
+			ResetSession: func(context.Context, int) error {
+				resetting()
+				return nil
+			},
 			Answer: func(query string) ([]string, bool, error) {
 				switch query {
 				case engine.ProbeSQL():
@@ -47,7 +64,6 @@ func TestQuickWriteOfAFormerPrimary(t *testing.T) {
 				return driver.RowsAffected(1), nil
 			},
 		}
-		node := fakenode.New("a", fakenode.State{LSN: 0x5000})
 		m := monitor.Start(monitor.Config{
 			Nodes: []monitor.Node{node.Watch()}, Engine: fakenode.Engine, Interval: 500 * time.Millisecond, ProbeTimeout: time.Second, MaxWaiters: 9, MaxLag: time.Minute,
 		})
@@ -77,9 +93,11 @@ func TestQuickWriteOfAFormerPrimary(t *testing.T) {
 		}
 		require.EqualValues(t, 2, cluster.Router.Tallied(), "the text is kept from the second time on, and at hand after the third")
 
-		node.Set(func(s *fakenode.State) { s.Timeline, s.Start = 2, 2 })
-		timeline.Store(2)
-		<-time.After(2 * time.Second)
+		if meanwhile {
+			resetting = sync.OnceFunc(fail)
+		} else {
+			fail()
+		}
 		after := write()
 		require.NotEqual(t, before, after)
 		require.Equal(t, after, write())
