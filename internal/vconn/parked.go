@@ -132,6 +132,44 @@ func (p *Pool) takeParked(ctx context.Context, h *held, home uint32) bool {
 	return false
 }
 
+// takeAsking hands out the connection that is parked in the slot at home, if it is able and nothing is to be done to it first, and
+// leaves it as [physical.interruptible] has it while its server is asked.
+func (p *Pool) takeAsking(ctx context.Context, home uint32) *physical {
+	if len(p.parked) == 0 || ctx.Err() != nil {
+		return nil
+	}
+	s := p.at(home, 0)
+	if s.Load() == nil {
+		return nil
+	}
+	c := s.Swap(nil)
+	if c == nil {
+		return nil
+	}
+	c.busy.Store(busyAsking)
+	if c.able == nil || p.silent.Load() || p.shared.Load() || c.epoch != p.epoch.Load() || c.litter.Load() {
+		p.putBack(s, c)
+		return nil
+	}
+	if c.able.ResetSession(ctx) != nil {
+		c.end()
+		return nil
+	}
+	return c
+}
+
+// putBack parks a connection that takeAsking has taken and not used.
+func (p *Pool) putBack(s *slot, c *physical) {
+	switch {
+	case !c.busy.CompareAndSwap(busyAsking, busyNot): // it was interrupted
+		c.end()
+	case !s.CompareAndSwap(nil, c):
+		c.giveBack()
+	case p.closed.Load() || c.epoch != p.epoch.Load() || p.awaited():
+		p.unpark()
+	}
+}
+
 // unpark gives the parked connections back.
 func (p *Pool) unpark() {
 	for i := range p.parked {

@@ -39,30 +39,24 @@ func (c *Conn) queryQuickly(ctx context.Context, query string, args []driver.Nam
 	if int32(node) != c.readerNode {
 		c.reader, c.readerNode = c.cluster.Readers[node], int32(node)
 	}
-	h := &c.replica
-	if !c.reader.takeParked(ctx, h, c.number) {
+	p := c.reader.takeAsking(ctx, c.number)
+	if p == nil {
 		return nil, false, nil
 	}
+	h := &c.replica
+	h.p, h.sc, h.node, p.sc = p, p.sc, node, nil
 	c.begun(h)
-	c.stage = stageOther // also of a driver that panics
-	p := h.p
-	if p.able == nil || s != nil && (s.Number != c.router.Monitor.Number() || !p.speaksFor(s, node)) { // it may have taken a while
+	c.stage = stageOther                                                              // also of a driver that panics
+	if s != nil && (s.Number != c.router.Monitor.Number() || !p.speaksFor(s, node)) { // it may have taken a while
+		h.discard = !p.busy.CompareAndSwap(busyAsking, busyNot)
 		c.giveUp(h)
 		return nil, false, nil
 	}
 	var g given
-	args, err = g.bind(c, p, args)
-	interrupted := true
-	p.busy.Store(busyAsking)
-	if c.reader.silent.Load() {
-		p.busy.Store(busyNot)
-		err = driver.ErrBadConn
-	} else {
-		if err == nil {
-			rows, err = p.able.QueryContext(ctx, query, args)
-		}
-		interrupted = !p.busy.CompareAndSwap(busyAsking, busyNot)
+	if args, err = g.bind(c, p, args); err == nil {
+		rows, err = p.able.QueryContext(ctx, query, args)
 	}
+	interrupted := !p.busy.CompareAndSwap(busyAsking, busyNot)
 	if interrupted || err != nil || c.tells {
 		c.covers(node, s, positions, capturedAt)
 		rows, err = c.queryOn(ctx, *st, query, &g, rows, interrupted, err)
@@ -121,19 +115,21 @@ func (c *Conn) execQuickly(ctx context.Context, query string, args []driver.Name
 		c.router.MoveTally(&c.written, node)
 		c.writer = c.cluster.Writers[node]
 	}
-	h := &c.primary
-	if !c.writer.takeParked(ctx, h, c.number) {
+	p := c.writer.takeAsking(ctx, c.number)
+	if p == nil {
 		return nil, false, nil
 	}
+	h := &c.primary
+	h.p, h.sc, h.node, p.sc = p, p.sc, node, nil
 	c.begun(h)
-	c.stage = stageOther // also of a driver that panics
-	p := h.p
+	c.stage = stageOther                                                // also of a driver that panics
+	if !p.busy.CompareAndSwap(busyAsking, busyNot) || p.wire.Broken() { // a write is not ended when its server falls silent
+		h.discard = true
+		c.giveUp(h)
+		return nil, false, nil
+	}
 	if p.accepted != c.router.Monitor.Number() && c.accept(h) != nil { // it may have taken a while
 		c.stage = stageIdle
-		return nil, false, nil
-	}
-	if p.able == nil || p.wire.Broken() {
-		c.giveUp(h)
 		return nil, false, nil
 	}
 	var session *core.Session
