@@ -123,3 +123,40 @@ func TestSpeaksFor(t *testing.T) {
 	require.False(t, speaks(p, hidden), "nobody knows which history it is of")
 	require.False(t, speaks(&physical{opened: now, proof: p.proof}, good), "the name may have led elsewhere")
 }
+
+// TestTakeAskingLeavesWhatIsNotFit: a connection to which something is to be done first stays parked for the long way, and is not asked.
+func TestTakeAskingLeavesWhatIsNotFit(t *testing.T) {
+	for name, unfit := range map[string]func(*Pool, *physical){
+		"its driver cannot do all":          func(_ *Pool, c *physical) { c.able = nil },
+		"statements are to be closed":       func(_ *Pool, c *physical) { c.litter.Store(true) },
+		"its server is silent":              func(p *Pool, _ *physical) { p.silent.Store(true) },
+		"several servers have its name":     func(p *Pool, _ *physical) { p.shared.Store(true) },
+		"it is of another role than before": func(p *Pool, _ *physical) { p.epoch.Add(1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := parkingPool(nil)
+			require.NoError(t, checkout(t.Context(), p))
+			c := parkedIn(p)
+			require.NotNil(t, c.able)
+			unfit(p, c)
+			require.Nil(t, p.takeAsking(t.Context(), 1))
+			require.Zero(t, c.busy.Load())
+			if c.epoch == p.epoch.Load() {
+				require.Same(t, c, parkedIn(p))
+			} else {
+				require.Nil(t, parkedIn(p))
+			}
+			p.silent.Store(false)
+			require.NoError(t, p.Close())
+			require.Zero(t, p.Stats().OpenConnections)
+		})
+	}
+	p, _ := parkingPool(nil)
+	require.NoError(t, checkout(t.Context(), p))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Nil(t, p.takeAsking(ended, 1))
+	c := p.takeAsking(t.Context(), 1)
+	require.NotNil(t, c)
+	require.EqualValues(t, busyAsking, c.busy.Load(), "the silence of its server ends what it is asked")
+}
