@@ -31,7 +31,8 @@ func TestShortWayEndsLikeTheLongOne(t *testing.T) {
 	for name, c := range map[string]struct {
 		query, argument string
 		wrong           []error // of the statements of that text, one after the other
-		broken          bool    // the first of them leaves its connection broken
+		unprepared      []error // of their preparation
+		broken          bool    // the first of them that is no ErrSkip leaves its connection broken
 		runs            []string
 		err             string
 		unknown         bool // the error says so
@@ -66,8 +67,41 @@ func TestShortWayEndsLikeTheLongOne(t *testing.T) {
 		"an argument of a write that the driver does not take": {
 			query: write, argument: "bad", err: "converting argument $1 type", clean: true,
 		},
-		"a read that the driver wants prepared":  {query: read, wrong: []error{driver.ErrSkip}, runs: []string{"b +1", "b +1"}, clean: true},
-		"a write that the driver wants prepared": {query: write, wrong: []error{driver.ErrSkip}, runs: []string{"a +1", "a +1"}},
+		"a read that the driver wants prepared":  {query: read, wrong: []error{driver.ErrSkip}, runs: []string{"b +1", "b prepares", "b +1"}, clean: true},
+		"a write that the driver wants prepared": {query: write, wrong: []error{driver.ErrSkip}, runs: []string{"a +1", "a prepares", "a +1"}},
+		"a read that cannot be prepared": {
+			query: read, wrong: []error{driver.ErrSkip}, unprepared: []error{twice}, runs: []string{"b +1", "b prepares"}, err: "there is one already", clean: true,
+		},
+		"a write that cannot be prepared": {
+			query: write, wrong: []error{driver.ErrSkip}, unprepared: []error{twice}, runs: []string{"a +1", "a prepares"}, err: "there is one already", clean: true,
+		},
+		"a read that replay has ended while it was prepared": {
+			query: read, wrong: []error{driver.ErrSkip}, unprepared: []error{conflict}, runs: []string{"b +1", "b prepares", "a prepares", "a +1"}, clean: true,
+		},
+		"a read that is prepared on a dead connection": {
+			query: read, wrong: []error{driver.ErrSkip}, unprepared: []error{driver.ErrBadConn}, broken: true, runs: []string{"b +1", "b prepares", "b prepares", "b +1"}, clean: true,
+		},
+		"a write that is prepared on a dead connection": {
+			query: write, wrong: []error{driver.ErrSkip}, unprepared: []error{driver.ErrBadConn}, runs: []string{"a +1", "a prepares", "a prepares", "a +1"},
+		},
+		"a read whose connection dies once it is prepared": {
+			query: read, wrong: []error{driver.ErrSkip, driver.ErrBadConn}, runs: []string{"b +1", "b prepares", "b +1", "a prepares", "a +1"}, clean: true,
+		},
+		"a write whose connection dies once it is prepared": {
+			query: write, wrong: []error{driver.ErrSkip, driver.ErrBadConn}, runs: []string{"a +1", "a prepares", "a +1", "a +1"},
+		},
+		"a prepared read that replay has ended": {
+			query: read, wrong: []error{driver.ErrSkip, conflict}, runs: []string{"b +1", "b prepares", "b +1", "a prepares", "a +1"}, clean: true,
+		},
+		"a prepared read that is wrong": {
+			query: read, wrong: []error{driver.ErrSkip, twice}, runs: []string{"b +1", "b prepares", "b +1"}, err: "there is one already", clean: true,
+		},
+		"a prepared write that is refused": {
+			query: write, wrong: []error{driver.ErrSkip, twice}, runs: []string{"a +1", "a prepares", "a +1"}, err: "there is one already", clean: true,
+		},
+		"a prepared write whose answer is lost": {
+			query: write, wrong: []error{driver.ErrSkip, io.ErrUnexpectedEOF}, broken: true, runs: []string{"a +1", "a prepares", "a +1"}, err: "unexpected EOF", unknown: true,
+		},
 	} {
 		for _, hooked := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/hooked=%v", name, hooked), func(t *testing.T) {
@@ -85,7 +119,7 @@ func TestShortWayEndsLikeTheLongOne(t *testing.T) {
 							require.NoError(t, w.run(text, "1"))
 						}
 					}
-					w.arm(c.query, c.wrong, c.broken)
+					w.arm(c.query, c.wrong, c.unprepared, c.broken)
 					w.ctx = readroute.WithSession(testContext(t))
 					before := w.counts()
 					argument := c.argument
@@ -100,11 +134,13 @@ func TestShortWayEndsLikeTheLongOne(t *testing.T) {
 					}
 					require.Equal(t, c.unknown, errors.Is(err, readroute.ErrCommitUnknown), "%v", err)
 					require.Equal(t, c.runs, w.ran())
-					d, _ := w.db.Explain(w.ctx, read)
-					if c.clean {
-						require.Equal(t, readroute.RoleReplica, d.Role, "the session has written nothing")
+					if c.unknown { // until the server has said what became of it
+						d, _ := w.db.Explain(w.ctx, read)
+						require.True(t, d.WouldWait || d.Role == readroute.RolePrimary, "the session may have written: %+v", d)
 					} else {
-						require.True(t, d.WouldWait || d.Role == readroute.RolePrimary, "the session has written: %+v", d)
+						token, err := readroute.SessionFrom(w.ctx).Token(w.ctx)
+						require.NoError(t, err)
+						require.Equal(t, c.clean, token.IsZero(), "whether the session has written: %+v", token)
 					}
 					ends = append(ends, fmt.Sprint(err, w.since(before)))
 				}
@@ -137,32 +173,40 @@ type shortWay struct {
 	ctx  context.Context
 	hits atomic.Int64
 
-	armed  atomic.Pointer[string]
-	wrong  chan error
-	broken atomic.Int64 // a connection's number, and its node
-	breaks atomic.Bool
-	seen   chan string
+	armed      atomic.Pointer[string]
+	wrong      chan error
+	unprepared chan error
+	broken     atomic.Int64 // a connection's number, and its node
+	breaks     atomic.Bool
+	seen       chan string
 }
 
 func newShortWay(t *testing.T, hooked bool) *shortWay {
 	t.Helper()
-	w := &shortWay{wrong: make(chan error, 9), seen: make(chan string, 99)}
+	w := &shortWay{wrong: make(chan error, 9), unprepared: make(chan error, 9), seen: make(chan string, 99)}
 	node := func(name string, replica bool) readroute.Node {
 		number := func(conn int) int64 { return int64(conn)<<1 | map[bool]int64{true: 1}[replica] }
-		next := func(conn int, query string, args []driver.NamedValue) error {
+		next := func(conn int, query, what string, wrong chan error) error {
 			if armed := w.armed.Load(); armed == nil || *armed != query {
 				return nil
 			}
-			w.seen <- fmt.Sprintf("%s %v", name, args[0].Value)
+			w.seen <- name + " " + what
 			select {
-			case err := <-w.wrong:
-				if w.breaks.Swap(false) {
+			case err := <-wrong:
+				if !errors.Is(err, driver.ErrSkip) && w.breaks.Swap(false) {
 					w.broken.Store(number(conn))
 				}
 				return err
 			default:
 				return nil
 			}
+		}
+		run := func(conn int, query string, args []driver.NamedValue) error {
+			what := "nothing"
+			if len(args) > 0 {
+				what = fmt.Sprint(args[0].Value)
+			}
+			return next(conn, query, what, w.wrong)
 		}
 		script := &fakedb.Script{
 			Answer: answerAs(replica), Direct: true, Resetter: true, Validator: true, ConnChecker: true,
@@ -178,14 +222,15 @@ func newShortWay(t *testing.T, hooked bool) *shortWay {
 				return nil
 			},
 			Query: func(_ context.Context, conn int, query string, args []driver.NamedValue) (driver.Rows, error) {
-				if err := next(conn, query, args); err != nil {
+				if err := run(conn, query, args); err != nil {
 					return nil, err
 				}
 				return fakedb.TextRows([]string{"n"}, []string{"1"}), nil
 			},
 			Exec: func(_ context.Context, conn int, query string, args []driver.NamedValue) (driver.Result, error) {
-				return driver.RowsAffected(1), next(conn, query, args)
+				return driver.RowsAffected(1), run(conn, query, args)
 			},
+			Prepare: func(conn int, query string) error { return next(conn, query, "prepares", w.unprepared) },
 		}
 		return readroute.Node{Name: name, Connector: script.Connector()}
 	}
@@ -198,10 +243,13 @@ func newShortWay(t *testing.T, hooked bool) *shortWay {
 	return w
 }
 
-// arm has the next statements of a text go wrong, one after the other.
-func (w *shortWay) arm(query string, wrong []error, broken bool) {
+// arm has the next statements of a text go wrong, one after the other, and their preparations.
+func (w *shortWay) arm(query string, wrong, unprepared []error, broken bool) {
 	for _, err := range wrong {
 		w.wrong <- err
+	}
+	for _, err := range unprepared {
+		w.unprepared <- err
 	}
 	w.breaks.Store(broken)
 	w.armed.Store(&query)

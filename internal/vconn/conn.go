@@ -30,6 +30,7 @@ type Conn struct {
 	counts      bool // the router asks how much runs on each node
 	tx          *Tx
 	skip        *skipped     // a driver has asked for a prepared statement
+	single      *Stmt        // that it was given the short way, and that is not closed
 	covered     router.Tally // reads that went the quick way
 	replica     held
 	written     router.Tally // writes that did
@@ -37,7 +38,8 @@ type Conn struct {
 	cluster     *Cluster
 	misused     error // a wrapper hides Validator: every use says so
 
-	kept    arguments       // see given
+	kept    arguments // see given
+	skipped skippedQuickly
 	grab    func(any) error // take, bound once so that a checkout does not allocate it
 	getting getting
 

@@ -61,7 +61,7 @@ func (c *Conn) failing(ctx context.Context, st *sqlclass.Statement, query string
 	_ *held, _ error, over bool,
 ) {
 	if err == driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
-		c.skip = &skipped{h: h, query: query, decided: c.decided, second: second}
+		c.skip = &skipped{h: h, query: query, st: *st, decided: c.decided, second: second}
 		return h, err, true
 	}
 	if c.tx == nil && !c.rawTx && !st.CommitsOnError && c.cluster.Engine.Retry(err) == core.RetryPlan {
@@ -86,7 +86,7 @@ func (c *Conn) failing(ctx context.Context, st *sqlclass.Statement, query string
 	}
 	h, err = c.again(ctx, st, query, h, retry, err, op)
 	if err == driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
-		c.skip = &skipped{h: h, query: query, decided: c.decided, second: true}
+		c.skip = &skipped{h: h, query: query, st: *st, decided: c.decided, second: true}
 		return h, err, true
 	}
 	return h, final(err), h == nil

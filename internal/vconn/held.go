@@ -144,8 +144,8 @@ func (c *Conn) checkIn() {
 		c.kept = arguments{}
 	}
 	c.stage, c.out, c.slot, c.rawTx, c.implicit, c.applies = stageIdle, false, false, false, false, false
-	if c.tx != nil || c.skip != nil || c.misused != nil { // few checkouts have any, and a pointer is dear to write
-		c.tx, c.skip, c.misused = nil, nil, nil
+	if c.tx != nil || c.skip != nil || c.misused != nil || c.single != nil { // few checkouts have any, and a pointer is dear to write
+		c.tx, c.skip, c.misused, c.single = nil, nil, nil, nil
 	}
 }
 

@@ -178,7 +178,7 @@ func (c *Conn) executeRawTx(ctx context.Context, st *sqlclass.Statement, query s
 	before := c.rawTx
 	err := c.run(ctx, h, c.changes(st, h), op)
 	if err == driver.ErrSkip { //nolint:errorlint // database/sql compares the same way
-		c.skip = &skipped{h: h, query: query, decided: c.decided}
+		c.skip = &skipped{h: h, query: query, st: *st, decided: c.decided}
 		return err
 	}
 	if c.mark != nil && st.MayEndTx {
@@ -214,7 +214,7 @@ func (c *Conn) executeInTx(ctx context.Context, st *sqlclass.Statement, query st
 	case err == nil && own == nil:
 		return false, nil
 	case err == driver.ErrSkip: //nolint:errorlint // database/sql compares the same way
-		c.skip = &skipped{h: h, query: query, decided: c.decided}
+		c.skip = &skipped{h: h, query: query, st: *st, decided: c.decided}
 		return true, err
 	case err != nil && own != nil && c.cluster.Marking.RefusedInTx(err):
 		return false, nil

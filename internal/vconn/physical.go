@@ -37,10 +37,11 @@ type physical struct {
 	execer   driver.ExecerContext
 	checker  driver.NamedValueChecker
 	resetter driver.SessionResetter
-	closed   atomic.Bool     // Close was called
-	used     bool            // it has been checked out before; owned as sc is
-	proof    core.Sample     // read on this very connection: when it was opened, or newer
-	backend  monitor.Backend // the server's side of it; zero when unknown
+	preparer driver.ConnPrepareContext // also nil where statements are not prepared
+	closed   atomic.Bool               // Close was called
+	used     bool                      // it has been checked out before; owned as sc is
+	proof    core.Sample               // read on this very connection: when it was opened, or newer
+	backend  monitor.Backend           // the server's side of it; zero when unknown
 
 	// Owned by whoever has the connection checked out:
 	stmts map[string]*shared
@@ -81,6 +82,9 @@ func newPhysical(native driver.Conn, pool *Pool, epoch uint64) *physical {
 	p.resetter, _ = native.(driver.SessionResetter)
 	p.validator, _ = native.(driver.Validator)
 	p.able, _ = native.(able)
+	if !pool.cfg.Pooled {
+		p.preparer, _ = native.(driver.ConnPrepareContext)
+	}
 	p.rebinds = rebinds(native)
 	return p
 }

@@ -20,8 +20,11 @@ import (
 type stage uint8
 
 const (
-	stageIdle  stage = iota // nothing has happened in it
-	stagePlain              // one statement has run, the short way, and left nothing behind
+	stageIdle     stage = iota // nothing has happened in it
+	stagePlain                 // one statement has run, the short way, and left nothing behind
+	stageSkipped               // one has been placed, and its driver wants it prepared
+	stagePrepared              // it has been, and has not run
+	stageRan                   // it has, and is not closed
 	stageOther
 )
 
@@ -58,18 +61,27 @@ func (c *Conn) queryQuickly(ctx context.Context, query string, args []driver.Nam
 	}
 	interrupted := !p.busy.CompareAndSwap(busyAsking, busyNot)
 	if interrupted || err != nil || c.tells {
+		if err == driver.ErrSkip && !interrupted && c.skips(p, query, s, positions, capturedAt) { //nolint:errorlint // database/sql compares the same way
+			g.drop()
+			return nil, true, err
+		}
 		c.covers(node, s, positions, capturedAt)
 		rows, err = c.queryOn(ctx, *st, query, &g, rows, interrupted, err)
 		return rows, true, err
 	}
 	g.drop()
 	h.ran, c.stage = true, stagePlain
+	c.countQuick(node)
+	return rows, true, nil
+}
+
+// countQuick counts a read that went the short way.
+func (c *Conn) countQuick(node int) {
 	if node == c.covered.Node() {
 		c.covered.Add()
 	} else {
 		c.countElsewhere(node)
 	}
-	return rows, true, nil
 }
 
 // covers puts down what Quick has said as Route would have. Inlined it would make the frame of the short way twice as large.
@@ -89,14 +101,19 @@ func (c *Conn) queryOn(ctx context.Context, st sqlclass.Statement, query string,
 		return err
 	}
 	h := &c.replica
-	again, err := c.ran(ctx, h, false, c.silenced(h, interrupted, err))
-	if again {
-		err = c.run(ctx, h, false, op)
-	}
-	if err = c.finish(ctx, &st, query, h, false, true, err, op); err != nil {
+	if err = c.ranQuickly(ctx, &st, query, h, false, true, c.silenced(h, interrupted, err), op); err != nil {
 		return nil, err
 	}
 	return c.wrapRows(rows), nil
+}
+
+// ranQuickly goes the rest of the way of a statement that went the short way to a connection. open is as in ran, rows as in execute.
+func (c *Conn) ranQuickly(ctx context.Context, st *sqlclass.Statement, query string, h *held, open, rows bool, err error, op func(*physical) error) error {
+	again, err := c.ran(ctx, h, open, err)
+	if again {
+		err = c.run(ctx, h, h == &c.primary, op)
+	}
+	return c.finish(ctx, st, query, h, false, rows, err, op)
 }
 
 // execQuickly runs a write on the primary, on a connection that lies parked, in a checkout in which nothing has happened. done is false
@@ -147,6 +164,10 @@ func (c *Conn) execQuickly(ctx context.Context, query string, args []driver.Name
 		result, err = p.able.ExecContext(ctx, query, args)
 	}
 	if inTx, _ := p.wire.InTx(); inTx || err != nil || c.tells {
+		if err == driver.ErrSkip && !inTx && c.skips(p, query, nil, nil, time.Time{}) { //nolint:errorlint // database/sql compares the same way
+			g.drop()
+			return nil, true, err
+		}
 		result, err = c.execOn(ctx, *st, query, &g, result, open, err)
 		return result, true, err
 	}
@@ -169,18 +190,13 @@ func (c *Conn) execOn(ctx context.Context, st sqlclass.Statement, query string, 
 		result, err = nativeExec(ctx, p, query, g.fresh())
 		return err
 	}
-	h := &c.primary
-	again, err := c.ran(ctx, h, open, err)
-	if again {
-		err = c.run(ctx, h, true, op)
-	}
-	err = c.finish(ctx, &st, query, h, false, false, err, op)
+	err = c.ranQuickly(ctx, &st, query, &c.primary, open, false, err, op)
 	return result, err
 }
 
 // onlyWrites reports that a text does no more than to write.
 func onlyWrites(st *sqlclass.Statement) bool {
-	return st.Class == sqlclass.Write && st.MayWrite && !st.LeavesState && !st.TxState && !st.CommitsOnError &&
+	return st.Class == sqlclass.Write && st.MayWrite && !st.LeavesState && !st.TxState &&
 		!st.EndsTx && !st.MayEndTx && !st.BeginsTx && !st.Unlogged && !st.Multi
 }
 
@@ -210,11 +226,7 @@ type given struct {
 
 // bind binds the arguments in place. drop follows.
 func (g *given) bind(c *Conn, p *physical, args []driver.NamedValue) ([]driver.NamedValue, error) {
-	if g.bound = args; !p.rebinds {
-		g.copy = &c.kept
-		g.copy.keep(args)
-		g.copy.used = true
-	}
+	g.keep(c, p, args)
 	for i := range args {
 		args[i].Ordinal = i + 1
 		if p.able.CheckNamedValue(&args[i]) != nil {
@@ -222,6 +234,15 @@ func (g *given) bind(c *Conn, p *physical, args []driver.NamedValue) ([]driver.N
 		}
 	}
 	return args, nil
+}
+
+// keep keeps the arguments as they are. drop follows.
+func (g *given) keep(c *Conn, p *physical, args []driver.NamedValue) {
+	if g.bound = args; !p.rebinds {
+		g.copy = &c.kept
+		g.copy.keep(args)
+		g.copy.used = true
+	}
 }
 
 // drop forgets the copy, which belongs to the virtual connection.
@@ -252,10 +273,7 @@ func rebinds(native driver.Conn) bool {
 
 // endQuickly ends a checkout in which one statement has run the short way.
 func (c *Conn) endQuickly() {
-	h := &c.replica
-	if !h.attached() {
-		h = &c.primary
-	}
+	h := c.quickHeld()
 	c.out, c.stage = false, stageIdle
 	if h.p.litter.Load() || !h.p.pool.park(h, c.number) {
 		c.release(h)

@@ -16,10 +16,12 @@ type Stmt struct {
 	c     *Conn
 	query string
 	skip  *skipped // where it was placed already; nil once it has run
+	once  shared   // the native statement, of one that went the short way: see queryOnce
 
 	mu     sync.Mutex
-	closed bool         // guarded by mu
-	on     []preparedOn // guarded by mu
+	closed bool          // guarded by mu
+	on     []preparedOn  // guarded by mu
+	first  [1]preparedOn // what on is made of when it has but one
 }
 
 // skipped is a statement whose driver wants it prepared first (driver.ErrSkip). database/sql prepares it at once, and runs it:
@@ -27,6 +29,7 @@ type Stmt struct {
 type skipped struct {
 	h       *held
 	query   string
+	st      sqlclass.Statement
 	decided router.Decided
 	second  bool // it has failed elsewhere, and does not run a third time
 }
@@ -56,21 +59,23 @@ func (c *Conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 		return nil, c.misused
 	}
 	s := &Stmt{c: c, query: query}
-	st := c.cluster.Classifier.ClassifyFor(c.number, query)
+	if c.stage == stageSkipped && c.skipped.query == query {
+		return s.prepareOnce(ctx)
+	}
 	if c.skip != nil && c.skip.query == query && c.skip.h.attached() {
 		s.skip = c.skip
 	}
 	c.skip = nil
-	prepare := func(p *physical) error {
-		_, err := s.prepared(ctx, p)
-		return err
-	}
 	if s.skip != nil {
-		if err := c.prepareSkipped(ctx, &st, s, prepare); err != nil {
+		c.stage = stageOther
+		c.decided = s.skip.decided
+		if err := c.prepareSkipped(ctx, s, c.run(ctx, s.skip.h, false, s.preparing(ctx))); err != nil {
 			return nil, err
 		}
 		return s, nil
 	}
+	st := c.cluster.Classifier.ClassifyFor(c.number, query)
+	prepare := s.preparing(ctx)
 	h, err := c.placePrepare(ctx, &st)
 	if err != nil {
 		return nil, err
@@ -87,25 +92,31 @@ func (c *Conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	return s, nil
 }
 
-// prepareSkipped prepares a statement that its driver runs in no other way. That is the first half of running it: it is done where
-// the statement was placed, a replica that cannot is the one that the statement may be retried for, and when it fails the statement has.
-func (c *Conn) prepareSkipped(ctx context.Context, st *sqlclass.Statement, s *Stmt, prepare func(*physical) error) error {
-	h, second := s.skip.h, s.skip.second
-	c.stage = stageOther
-	c.decided = s.skip.decided
-	err := c.run(ctx, h, false, prepare)
+// preparing prepares the statement on a connection.
+func (s *Stmt) preparing(ctx context.Context) func(*physical) error {
+	return func(p *physical) error {
+		_, err := s.prepared(ctx, p)
+		return err
+	}
+}
+
+// prepareSkipped is told how a statement has been prepared that its driver runs in no other way. That is the first half of running it: it
+// is done where the statement was placed, a replica that cannot is the one that the statement may be retried for, and when it fails the
+// statement has.
+func (c *Conn) prepareSkipped(ctx context.Context, s *Stmt, err error) error {
+	h, second, st := s.skip.h, s.skip.second, s.skip.st
 	if second {
 		err = final(err)
-	} else if err != nil && c.mayRetry(ctx, st) {
+	} else if err != nil && c.mayRetry(ctx, &st) {
 		if retry := c.retryFor(h, err); retry != core.RetryNone {
 			second = true
-			h, err = c.again(ctx, st, s.query, h, retry, err, prepare)
+			h, err = c.again(ctx, &st, s.query, h, retry, err, s.preparing(ctx))
 			err = final(err)
 		}
 	}
 	switch {
 	case err == nil:
-		s.skip = &skipped{h: h, query: s.query, decided: c.decided, second: second}
+		s.skip = &skipped{h: h, query: s.query, st: st, decided: c.decided, second: second}
 	case h != nil && !errors.Is(err, driver.ErrBadConn): // else it has been reported, or database/sql runs it once more
 		c.report(ctx, &c.decided)
 	}
@@ -144,11 +155,14 @@ func (s *Stmt) CheckNamedValue(*driver.NamedValue) error { return nil }
 
 // QueryContext implements driver.StmtQueryContext.
 func (s *Stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	if s.once.stmt != nil && s.c.runsOnce(s, &s.c.replica) {
+		return s.queryOnce(ctx, args)
+	}
 	var rows driver.Rows
 	var a arguments
 	a.keep(args)
-	st := s.c.cluster.Classifier.ClassifyFor(s.c.number, s.query)
-	err := s.c.execute(ctx, &st, s.query, s.placed(), true, func(p *physical) error {
+	st, placed := s.placed()
+	err := s.c.execute(ctx, &st, s.query, placed, true, func(p *physical) error {
 		native, err := s.prepared(ctx, p)
 		if err == nil {
 			rows, err = nativeStmtQuery(ctx, p, native, a.fresh(args))
@@ -163,11 +177,14 @@ func (s *Stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 
 // ExecContext implements driver.StmtExecContext.
 func (s *Stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	if s.once.stmt != nil && s.c.runsOnce(s, &s.c.primary) {
+		return s.execOnce(ctx, args)
+	}
 	var result driver.Result
 	var a arguments
 	a.keep(args)
-	st := s.c.cluster.Classifier.ClassifyFor(s.c.number, s.query)
-	err := s.c.execute(ctx, &st, s.query, s.placed(), false, func(p *physical) error {
+	st, placed := s.placed()
+	err := s.c.execute(ctx, &st, s.query, placed, false, func(p *physical) error {
 		native, err := s.prepared(ctx, p)
 		if err == nil {
 			result, err = nativeStmtExec(ctx, p, native, a.fresh(args))
@@ -177,11 +194,13 @@ func (s *Stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 	return result, err
 }
 
-// placed returns where the statement was placed already, once.
-func (s *Stmt) placed() *skipped {
-	placed := s.skip
-	s.skip = nil
-	return placed
+// placed returns where the statement was placed already, once, and what it is.
+func (s *Stmt) placed() (sqlclass.Statement, *skipped) {
+	if placed := s.skip; placed != nil {
+		s.skip = nil
+		return placed.st, placed
+	}
+	return s.c.cluster.Classifier.ClassifyFor(s.c.number, s.query), nil
 }
 
 var errStmtOld = errors.New("readroute: the statement needs a context")
@@ -229,9 +248,12 @@ func (s *Stmt) forget() {
 	s.on = kept
 }
 
-// Close gives the native statements up. It does no I/O and waits for none: database/sql also calls it while the
-// connection lies idle, or under its own pool's lock.
+// Close gives the native statements up. It does no I/O and waits for none, but for a statement of one run, as its driver would: database/sql
+// also calls it while the connection lies idle, or under its own pool's lock.
 func (s *Stmt) Close() error {
+	if s.once.stmt != nil && s.closeOnce() {
+		return nil
+	}
 	s.mu.Lock()
 	on := s.on
 	s.on, s.closed = nil, true
