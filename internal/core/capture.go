@@ -17,6 +17,8 @@ type Capture struct {
 	// OnVerdict hears what the result tells of a session's write or position, on the goroutine that looks first, once for each session.
 	// It may be nil, must not block, and is set before anybody joins.
 	OnVerdict func(Verdict)
+	// Seen is set when a session looks at the result. It may be nil, and is set before anybody joins.
+	Seen *atomic.Bool
 }
 
 // captureOrder counts captures.
@@ -62,6 +64,15 @@ func (c *Capture) Complete(r CaptureResult) {
 
 // Result returns the result, or nil while there is none.
 func (c *Capture) Result() *CaptureResult { return c.result.Load() }
+
+// look returns the result for a session, or nil while there is none.
+func (c *Capture) look() *CaptureResult {
+	r := c.result.Load()
+	if r != nil && c.Seen != nil && !c.Seen.Load() {
+		c.Seen.Store(true)
+	}
+	return r
+}
 
 // Asked returns when it was asked for.
 func (c *Capture) Asked() time.Time { return c.asked }

@@ -154,7 +154,7 @@ func (c *clusterState) absorb(now time.Time) (next clusterState, verdict Verdict
 	next = *c
 	next.pending, next.alone, next.isAlone = nil, [1]pending{}, false
 	for _, p := range c.pending {
-		r := p.capture.Result()
+		r := p.capture.look()
 		if r == nil {
 			next.pending = append(next.pending, p)
 			continue

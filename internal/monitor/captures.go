@@ -11,8 +11,12 @@ import (
 )
 
 const (
-	// captureInterval is the least time between two captures that nobody waits for.
-	captureInterval = 20 * time.Millisecond
+	// captureInterval is the least time between two captures that nobody waits for. It doubles with every captureUnseen of them in a row
+	// that no session has looked at, up to captureIntervalMax: whoever only writes has no use for them, and a read that comes all the same
+	// has its capture at once.
+	captureInterval    = 20 * time.Millisecond
+	captureIntervalMax = 80 * time.Millisecond
+	captureUnseen      = 8
 	// captureRetry is how long a capture that failed waits, doubled each time up to captureRetryMax.
 	captureRetry    = 10 * time.Millisecond
 	captureRetryMax = time.Second
@@ -40,6 +44,7 @@ type Captures struct {
 	wg     sync.WaitGroup
 	wake   chan struct{} // capacity 1
 
+	seen atomic.Bool                  // somebody has looked at a capture, or waits for one, since the last one began
 	next atomic.Pointer[core.Capture] // joined and not begun; nil when nobody has joined. It is changed with mu
 
 	mu      sync.Mutex
@@ -91,7 +96,7 @@ func (c *Captures) Join() *core.Capture {
 	first := next == nil
 	if next == nil {
 		next = core.NewCapture(func() { c.hurry(next) })
-		next.OnVerdict = c.OnVerdict
+		next.OnVerdict, next.Seen = c.OnVerdict, &c.seen
 		if c.closed {
 			next.Complete(core.CaptureResult{Err: ErrClosed, At: time.Now()})
 		} else {
@@ -146,6 +151,7 @@ func (c *Captures) hurry(capture *core.Capture) {
 	c.urgent = c.urgent || waits
 	c.mu.Unlock()
 	if waits {
+		c.seen.Store(true)
 		c.signal()
 	}
 }
@@ -163,7 +169,7 @@ func (c *Captures) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var last, notBefore time.Time
-	retry := captureRetry
+	retry, unseen := captureRetry, 0
 	for {
 		select {
 		case <-c.ctx.Done():
@@ -176,7 +182,10 @@ func (c *Captures) run() {
 			continue
 		}
 		at := notBefore
-		if next := last.Add(captureInterval); !urgent && next.After(at) {
+		if c.seen.Load() || unknowns > 0 {
+			unseen = 0
+		}
+		if next := last.Add(pace(unseen)); !urgent && next.After(at) {
 			at = next
 		}
 		if wait := time.Until(at); wait > 0 {
@@ -184,6 +193,8 @@ func (c *Captures) run() {
 			continue
 		}
 		last, notBefore = time.Now(), time.Time{}
+		c.seen.Store(false)
+		unseen++
 		err := c.serve()
 		switch {
 		case c.ctx.Err() != nil:
@@ -200,6 +211,15 @@ func (c *Captures) run() {
 			}
 		}
 	}
+}
+
+// pace is the least time between captures that nobody waits for when nobody has looked at so many.
+func pace(unseen int) time.Duration {
+	d := captureInterval
+	for ; unseen >= captureUnseen && d < captureIntervalMax; unseen -= captureUnseen {
+		d *= 2
+	}
+	return d
 }
 
 func (c *Captures) pending() (work bool, unknowns int, urgent bool) {

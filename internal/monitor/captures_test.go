@@ -88,22 +88,42 @@ func TestCaptureBeginsAfterTheJoin(t *testing.T) {
 	})
 }
 
-// TestCaptureRate: captures that nobody waits for are few, and each write has its own within that time.
+// TestCaptureRate: captures that nobody waits for are few, and fewer while nobody looks at them. Each write has its own within that time.
 func TestCaptureRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startCaptures(t)
-		for range 10_000 {
-			joined := time.Now()
-			capture := c.Join()
-			go func() {
-				<-capture.Done()
-				if d := time.Since(joined); d > 20*time.Millisecond {
-					t.Errorf("a capture took %s", d)
+		writes := func(most time.Duration, look bool) {
+			for range 10_000 {
+				joined := time.Now()
+				capture := c.Join()
+				go func() {
+					<-capture.Done()
+					if d := time.Since(joined); d > most {
+						t.Errorf("a capture took %s", d)
+					}
+				}()
+				time.Sleep(time.Millisecond)
+				if look {
+					s := new(core.Session)
+					s.Wrote("main", joined, writer(1), capture, false, time.Second)
+					time.AfterFunc(100*time.Millisecond, func() { s.View("main", time.Now) })
 				}
-			}()
-			time.Sleep(time.Millisecond)
+			}
 		}
-		require.InDelta(t, 500, c.captures(10*time.Second), 10)
+		writes(20*time.Millisecond, true)
+		require.InDelta(t, 500, c.captures(10*time.Second), 15)
+
+		time.Sleep(time.Second) // whoever looks has done so
+		c.a.Forget()
+		writes(80*time.Millisecond, false)
+		require.InDelta(t, 8+8+(10_000-8*20-8*40)/80, c.captures(10*time.Second), 3)
+
+		began := time.Now()
+		require.NoError(t, c.Join().Wait(t.Context()), "a read has its capture at once")
+		require.Less(t, time.Since(began), 20*time.Millisecond)
+		c.a.Forget()
+		writes(20*time.Millisecond, true)
+		require.InDelta(t, 500, c.captures(10*time.Second), 15)
 	})
 }
 
