@@ -8,16 +8,6 @@ import (
 	"github.com/readroute/readroute/internal/core"
 )
 
-// with returns a context whose options are those of ctx, changed by f.
-func with(ctx context.Context, f func(*core.Options)) context.Context {
-	var o core.Options
-	if p := core.FromContext(ctx); p != nil {
-		o = *p
-	}
-	f(&o)
-	return core.NewContext(ctx, &o)
-}
-
 // WithLevel returns a context whose reads ask for a consistency level. The zero Level takes back what an outer context
 // has said. A level that this package does not define is treated as [LevelPrimary]. Writes are not affected.
 func WithLevel(ctx context.Context, l Level) context.Context {
@@ -25,19 +15,19 @@ func WithLevel(ctx context.Context, l Level) context.Context {
 	if !level.Valid() {
 		level = core.LevelPrimary
 	}
-	return with(ctx, func(o *core.Options) { o.Level = level })
+	return core.With(ctx, func(o *core.Options) { o.Level = level })
 }
 
 // WithFallback returns a context whose reads fall back in another way than Config.Fallback says. The zero Fallback takes
 // back what an outer context has said.
 func WithFallback(ctx context.Context, f Fallback) context.Context {
-	return with(ctx, func(o *core.Options) { o.Fallback = core.Fallback(f) })
+	return core.With(ctx, func(o *core.Options) { o.Fallback = core.Fallback(f) })
 }
 
 // WithWait returns a context whose reads wait for a replica for at most d instead of the strategy's timeout. 0 and less
 // only check. It has no effect on [Sticky].
 func WithWait(ctx context.Context, d time.Duration) context.Context {
-	return with(ctx, func(o *core.Options) { o.Wait, o.HasWait = max(0, d), true })
+	return core.With(ctx, func(o *core.Options) { o.Wait, o.HasWait = max(0, d), true })
 }
 
 // WithRemoteApply returns a context whose writes and transactions return only when a synchronous standby of PostgreSQL shows them
@@ -55,14 +45,14 @@ func WithWait(ctx context.Context, d time.Duration) context.Context {
 // context does, of a transaction that of BeginTx: then the commit stands on the primary, and its error matches [ErrCommitUnknown].
 // Later reads still go by the session's position, since nobody says which standby has waited. See docs/operating.md.
 func WithRemoteApply(ctx context.Context) context.Context {
-	return with(ctx, func(o *core.Options) { o.RemoteApply = true })
+	return core.With(ctx, func(o *core.Options) { o.RemoteApply = true })
 }
 
 // WithTags returns a context whose reads go to nodes that have all of tags (Node.Tags) or, when none of these can serve them, to
 // the fallback. It does not weaken what the session needs. A tag that no node has gives [ErrUnknownTag]. Without tags it takes
 // back what an outer context has said: reads go to nodes without tags then. Writes are not affected.
 func WithTags(ctx context.Context, tags ...string) context.Context {
-	return with(ctx, func(o *core.Options) {
+	return core.With(ctx, func(o *core.Options) {
 		o.Tags = nil
 		if len(tags) > 0 {
 			o.Tags = slices.Clone(tags)
@@ -74,5 +64,5 @@ func WithTags(ctx context.Context, tags ...string) context.Context {
 // the fallback. It does not weaken what the session needs. A name that the cluster does not have gives [ErrUnknownNode].
 // An empty name takes back what an outer context has said. Writes are not affected.
 func WithNode(ctx context.Context, name string) context.Context {
-	return with(ctx, func(o *core.Options) { o.Node = name })
+	return core.With(ctx, func(o *core.Options) { o.Node = name })
 }

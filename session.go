@@ -34,7 +34,7 @@ func WithSession(ctx context.Context) context.Context {
 
 // ContextWithSession returns a context that carries s. A nil s takes the session out.
 func ContextWithSession(ctx context.Context, s *Session) context.Context {
-	return with(ctx, func(o *core.Options) {
+	return core.With(ctx, func(o *core.Options) {
 		o.Session, o.Owner = nil, nil
 		if s != nil {
 			o.Session, o.Owner = &s.core, s

@@ -130,6 +130,14 @@ func TestCapture(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	require.Nil(t, core.FromContext(t.Context()))
-	o := &core.Options{Node: "b"}
-	require.Same(t, o, core.FromContext(core.NewContext(t.Context(), o)))
+	ctx := core.NewContext(t.Context(), &core.Options{Node: "b"})
+	require.Equal(t, "b", core.FromContext(ctx).Node)
+	require.False(t, core.FromContext(ctx).Plain())
+	type key struct{}
+	wrapped := context.WithValue(ctx, key{}, 1)
+	require.Same(t, core.FromContext(ctx), core.FromContext(wrapped))
+	changed := core.With(wrapped, func(o *core.Options) { o.Node = "" })
+	require.True(t, core.FromContext(changed).Plain())
+	require.Equal(t, "b", core.FromContext(ctx).Node, "options in a context do not change")
+	require.Equal(t, 1, changed.Value(key{}))
 }

@@ -30,7 +30,6 @@ type Conn struct {
 	counts      bool // the router asks how much runs on each node
 	tx          *Tx
 	skip        *skipped     // a driver has asked for a prepared statement
-	single      *Stmt        // that it was given the short way, and that is not closed
 	covered     router.Tally // reads that went the quick way
 	replica     held
 	written     router.Tally // writes that did
@@ -38,8 +37,9 @@ type Conn struct {
 	cluster     *Cluster
 	misused     error // a wrapper hides Validator: every use says so
 
-	kept    arguments // see given
-	skipped skippedQuickly
+	kept    arguments       // see given
+	single  *Stmt           // a statement for one run that the short way has prepared, and that is not closed
+	skipped skippedQuickly  // the one that the short way has placed, for the preparation that follows
 	grab    func(any) error // take, bound once so that a checkout does not allocate it
 	getting getting
 

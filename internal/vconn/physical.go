@@ -28,7 +28,7 @@ type physical struct {
 
 	rebinds  bool          // see given
 	left     time.Duration // of a writer: when it went back to its pool, since that was made
-	accepted uint64        // of a writer: the number of the snapshot that it was accepted by
+	accepted uint64        // the number of the snapshot that has accepted it, or spoken for it
 	wire     monitor.Wire  // of native
 	opened   time.Time     // when it was open: a sample that began later can speak for it
 	native   driver.Conn

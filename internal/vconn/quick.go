@@ -5,10 +5,8 @@ import (
 	"database/sql/driver"
 	"reflect"
 	"slices"
-	"time"
 
 	"github.com/readroute/readroute/internal/core"
-	"github.com/readroute/readroute/internal/router"
 	"github.com/readroute/readroute/internal/sqlclass"
 )
 
@@ -49,8 +47,8 @@ func (c *Conn) queryQuickly(ctx context.Context, query string, args []driver.Nam
 	h := &c.replica
 	h.p, h.sc, h.node, p.sc = p, p.sc, node, nil
 	c.begun(h)
-	c.stage = stageOther                                                              // also of a driver that panics
-	if s != nil && (s.Number != c.router.Monitor.Number() || !p.speaksFor(s, node)) { // it may have taken a while
+	c.stage = stageOther                                                                                        // also of a driver that panics
+	if s != nil && (s.Number != c.router.Monitor.Number() || p.accepted != s.Number && !p.speaksFor(s, node)) { // it may have taken a while
 		h.discard = !p.busy.CompareAndSwap(busyAsking, busyNot)
 		c.giveUp(h)
 		return nil, false, nil
@@ -61,12 +59,8 @@ func (c *Conn) queryQuickly(ctx context.Context, query string, args []driver.Nam
 	}
 	interrupted := !p.busy.CompareAndSwap(busyAsking, busyNot)
 	if interrupted || err != nil || c.tells {
-		if err == driver.ErrSkip && !interrupted && c.skips(p, query, s, positions, capturedAt) { //nolint:errorlint // database/sql compares the same way
-			g.drop()
-			return nil, true, err
-		}
-		c.covers(node, s, positions, capturedAt)
-		rows, err = c.queryOn(ctx, *st, query, &g, rows, interrupted, err)
+		c.skipped = skippedQuickly{query, s, positions, capturedAt}
+		rows, err = c.queryOn(ctx, st, &g, rows, interrupted, err)
 		return rows, true, err
 	}
 	g.drop()
@@ -84,23 +78,24 @@ func (c *Conn) countQuick(node int) {
 	}
 }
 
-// covers puts down what Quick has said as Route would have. Inlined it would make the frame of the short way twice as large.
+// queryOn goes the rest of the way of c.skipped when somebody is to be told, or the connection to a replica has returned err, or was
+// interrupted. Inlined, and with copies to pass to it, it would make the frame of the short way twice as large.
 //
 //go:noinline
-func (c *Conn) covers(node int, s *core.Snapshot, positions []core.Position, capturedAt time.Time) {
-	c.decided = router.Covered(node, s, positions, capturedAt)
-}
-
-// queryOn goes the rest of the way when somebody is to be told, or the connection to a replica has returned err, or was interrupted.
-func (c *Conn) queryOn(ctx context.Context, st sqlclass.Statement, query string, g *given, rows driver.Rows, interrupted bool, err error) (driver.Rows, error) {
-	c.waited, c.failed = 0, 0
+func (c *Conn) queryOn(ctx context.Context, known *sqlclass.Statement, g *given, rows driver.Rows, interrupted bool, err error) (driver.Rows, error) {
+	h := &c.replica
+	if err == driver.ErrSkip && !interrupted && c.skips(h.p) { //nolint:errorlint // database/sql compares the same way
+		g.drop()
+		return nil, err
+	}
+	st, query := *known, c.skipped.query
+	c.decideSkipped()
 	defer g.drop()
 	c.cluster.Classifier.Hit(c.number)
 	op := func(p *physical) (err error) {
 		rows, err = nativeQuery(ctx, p, query, g.fresh())
 		return err
 	}
-	h := &c.replica
 	if err = c.ranQuickly(ctx, &st, query, h, false, true, c.silenced(h, interrupted, err), op); err != nil {
 		return nil, err
 	}
@@ -164,11 +159,8 @@ func (c *Conn) execQuickly(ctx context.Context, query string, args []driver.Name
 		result, err = p.able.ExecContext(ctx, query, args)
 	}
 	if inTx, _ := p.wire.InTx(); inTx || err != nil || c.tells {
-		if err == driver.ErrSkip && !inTx && c.skips(p, query, nil, nil, time.Time{}) { //nolint:errorlint // database/sql compares the same way
-			g.drop()
-			return nil, true, err
-		}
-		result, err = c.execOn(ctx, *st, query, &g, result, open, err)
+		c.skipped = skippedQuickly{query: query}
+		result, err = c.execOn(ctx, st, &g, result, open, err)
 		return result, true, err
 	}
 	g.drop()
@@ -180,17 +172,25 @@ func (c *Conn) execQuickly(ctx context.Context, query string, args []driver.Name
 	return result, true, nil
 }
 
-// execOn goes the rest of the way when somebody is to be told, or the connection to the primary has returned err, or is in a
+// execOn goes the rest of the way of c.skipped when somebody is to be told, or the connection to the primary has returned err, or is in a
 // transaction. open is false when nothing was sent because the server had ended it.
-func (c *Conn) execOn(ctx context.Context, st sqlclass.Statement, query string, g *given, result driver.Result, open bool, err error) (driver.Result, error) {
-	c.waited, c.failed, c.decided = 0, 0, router.Written(c.primary.node)
+//
+//go:noinline
+func (c *Conn) execOn(ctx context.Context, known *sqlclass.Statement, g *given, result driver.Result, open bool, err error) (driver.Result, error) {
+	h := &c.primary
+	if err == driver.ErrSkip && c.skips(h.p) { //nolint:errorlint // database/sql compares the same way
+		g.drop()
+		return nil, err
+	}
+	st, query := *known, c.skipped.query
+	c.decideSkipped()
 	defer g.drop()
 	c.cluster.Classifier.Hit(c.number)
 	op := func(p *physical) (err error) {
 		result, err = nativeExec(ctx, p, query, g.fresh())
 		return err
 	}
-	err = c.ranQuickly(ctx, &st, query, &c.primary, open, false, err, op)
+	err = c.ranQuickly(ctx, &st, query, h, open, false, err, op)
 	return result, err
 }
 
@@ -230,11 +230,16 @@ func (g *given) bind(c *Conn, p *physical, args []driver.NamedValue) ([]driver.N
 	for i := range args {
 		args[i].Ordinal = i + 1
 		if p.able.CheckNamedValue(&args[i]) != nil {
-			return bind(p, nil, g.fresh())
+			return g.again(p)
 		}
 	}
 	return args, nil
 }
+
+// again binds the arguments as database/sql does.
+//
+//go:noinline
+func (g *given) again(p *physical) ([]driver.NamedValue, error) { return bind(p, nil, g.fresh()) }
 
 // keep keeps the arguments as they are. drop follows.
 func (g *given) keep(c *Conn, p *physical, args []driver.NamedValue) {
@@ -285,5 +290,9 @@ func (c *Conn) endQuickly() {
 // speaksFor reports that what s knows of a node holds for the server of p, by the newest sample alone.
 func (p *physical) speaksFor(s *core.Snapshot, node int) bool {
 	n := &s.Nodes[node]
-	return !n.Shared && n.Sample.Start == p.proof.Start && n.Sample.Position.Timeline != 0 && p.opened.Before(n.Sample.Began)
+	speaks := !n.Shared && n.Sample.Start == p.proof.Start && n.Sample.Position.Timeline != 0 && p.opened.Before(n.Sample.Began)
+	if speaks {
+		p.accepted = s.Number
+	}
+	return speaks
 }

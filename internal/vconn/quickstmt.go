@@ -14,7 +14,7 @@ import (
 // database/sql then prepares the statement, runs it and closes it, one after the other. When the short way has led to that driver, it
 // goes on here: [stageSkipped], [stagePrepared], [stageRan], and then the checkout ends as after any other statement of the short way.
 
-// skippedQuickly is what is known of the statement that is to be prepared.
+// skippedQuickly is what is known of a statement that leaves the short way, for the one who goes on.
 type skippedQuickly struct {
 	query      string
 	snapshot   *core.Snapshot // as of Quick, with what follows
@@ -22,12 +22,14 @@ type skippedQuickly struct {
 	capturedAt time.Time
 }
 
-// skips leaves a statement of the short way to be prepared. It is of a checkout in which nothing else has happened.
-func (c *Conn) skips(p *physical, query string, s *core.Snapshot, positions []core.Position, capturedAt time.Time) bool {
+// skips leaves c.skipped to be prepared, the short way. It is of a checkout in which nothing else has happened.
+func (c *Conn) skips(p *physical) bool {
 	if p.preparer == nil || c.tells {
 		return false
 	}
-	c.skipped = skippedQuickly{query, s, positions, capturedAt}
+	if inTx, _ := p.wire.InTx(); inTx {
+		return false
+	}
 	c.stage = stageSkipped
 	return true
 }
@@ -75,7 +77,7 @@ func (s *Stmt) prepareSkipped(ctx context.Context, h *held, err error) (driver.S
 	c := s.c
 	c.decideSkipped()
 	c.cluster.Classifier.Hit(c.number)
-	s.skip = &skipped{h: h, query: s.query, st: *s.classified(), decided: c.decided}
+	s.skip = &skipped{h: h, query: s.query, st: s.classified(), decided: c.decided}
 	again, err := c.ran(ctx, h, false, err)
 	if again {
 		err = c.run(ctx, h, false, s.preparing(ctx))
@@ -87,12 +89,11 @@ func (s *Stmt) prepareSkipped(ctx context.Context, h *held, err error) (driver.S
 }
 
 // classified is what the statement is, of one that went the short way: that has been counted, or will be.
-func (s *Stmt) classified() *sqlclass.Statement {
+func (s *Stmt) classified() sqlclass.Statement {
 	if st := s.c.recent.Get(s.query); st != nil {
-		return st
+		return *st
 	}
-	st := s.c.cluster.Classifier.ClassifyFor(s.c.number, s.query) // it has been dropped from the cache
-	return &st
+	return s.c.cluster.Classifier.ClassifyFor(s.c.number, s.query) // it has been dropped from the cache
 }
 
 // runsOnce reports that s is the statement that has been prepared for one run on h, and has not run.
@@ -121,6 +122,8 @@ func (s *Stmt) queryOnce(ctx context.Context, args []driver.NamedValue) (rows dr
 }
 
 // queryOn goes the rest of the way when the connection to a replica has returned err.
+//
+//go:noinline
 func (s *Stmt) queryOn(ctx context.Context, g *given, err error) (rows driver.Rows, _ error) {
 	c := s.c
 	c.decideSkipped()
@@ -133,7 +136,7 @@ func (s *Stmt) queryOn(ctx context.Context, g *given, err error) (rows driver.Ro
 		}
 		return err
 	}
-	st := *s.classified()
+	st := s.classified()
 	if err = c.ranQuickly(ctx, &st, s.query, &c.replica, false, true, err, op); err != nil {
 		return nil, err
 	}
@@ -169,6 +172,8 @@ func (s *Stmt) execOnce(ctx context.Context, args []driver.NamedValue) (result d
 }
 
 // execOn goes the rest of the way when the connection to the primary has returned err, or is in a transaction.
+//
+//go:noinline
 func (s *Stmt) execOn(ctx context.Context, g *given, result driver.Result, open bool, err error) (driver.Result, error) {
 	c := s.c
 	c.decideSkipped()
@@ -181,7 +186,7 @@ func (s *Stmt) execOn(ctx context.Context, g *given, result driver.Result, open 
 		}
 		return err
 	}
-	st := *s.classified()
+	st := s.classified()
 	err = c.ranQuickly(ctx, &st, s.query, &c.primary, open, false, err, op)
 	return result, err
 }
