@@ -38,19 +38,18 @@ func (n *Need) Settle(s *Snapshot, nodes uint64, clean *Settled) {
 	clean.settle(s, nodes)
 }
 
-// Settled returns what Settle has kept by the snapshot of a number, and the positions that such a read needs. nodes is 0 when it has to be
-// found out.
-func (s *Session) Settled(cluster string, number uint64, clean *Settled) (nodes uint64, positions []Position, capturedAt time.Time) {
-	if state := s.state.Load(); state != nil {
-		return state.settledIn(cluster, number)
-	}
-	return clean.Nodes(number), nil, time.Time{}
-}
+// IsClean reports that the session has no state: it has not written anything, and needs nothing.
+func (s *Session) IsClean() bool { return s.state.Load() == nil }
 
-func (s *sessionState) settledIn(cluster string, number uint64) (nodes uint64, positions []Position, capturedAt time.Time) {
-	nodes = s.settled.Nodes(number)
-	if c := s.find(cluster); c != nil {
+// Settled returns what Settle has kept with the session's state by the snapshot of a number, and the positions that such a read needs. nodes
+// is 0 when it has to be found out.
+func (s *Session) Settled(cluster string, number uint64) (nodes uint64, positions []Position, capturedAt time.Time) {
+	state := s.state.Load()
+	if state == nil {
+		return 0, nil, time.Time{}
+	}
+	if c := state.find(cluster); c != nil {
 		positions, capturedAt = c.entry.Positions, c.captured
 	}
-	return nodes, positions, capturedAt
+	return state.settled.Nodes(number), positions, capturedAt
 }

@@ -27,6 +27,7 @@ type Script struct {
 
 	Connect      func(conn int) error
 	Prepare      func(conn int, query string) error
+	CloseStmt    func(query string)
 	NumInput     func(query string) int // nil stands for -1
 	Exec         func(ctx context.Context, conn int, query string, args []driver.NamedValue) (driver.Result, error)
 	Query        func(ctx context.Context, conn int, query string, args []driver.NamedValue) (driver.Rows, error)

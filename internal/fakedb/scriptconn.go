@@ -191,6 +191,9 @@ func (s *scriptStmt) interfaces() driver.Stmt {
 
 func (s *scriptStmt) Close() error {
 	s.conn.script.note(s.conn.n, "close statement %s", s.query)
+	if s.conn.script.CloseStmt != nil {
+		s.conn.script.CloseStmt(s.query)
+	}
 	return nil
 }
 

@@ -91,6 +91,13 @@ func (c *Captures) Join() *core.Capture {
 	if next := c.next.Load(); next != nil {
 		return next // it begins after serve has taken it, and so after this
 	}
+	return c.join()
+}
+
+// join is Join where nobody has joined yet.
+//
+//go:noinline
+func (c *Captures) join() *core.Capture {
 	c.mu.Lock()
 	next := c.next.Load()
 	first := next == nil

@@ -19,8 +19,8 @@ var quickGuards = []guard{
 	{
 		name: "an answer at hand ends with the one in the cache",
 		file: "internal/sqlclass/recent.go",
-		old:  "\tif a.gone.Load() {\n\t\tr.answer = nil\n\t\treturn nil\n\t}\n",
-		new:  "",
+		old:  "a.marks.Load() == markUsed {",
+		new:  "a.marks.Load()&markUsed != 0 {",
 		pkg:  "internal/sqlclass", test: "TestRecentEndsWithTheCache",
 	},
 	{
@@ -32,7 +32,7 @@ var quickGuards = []guard{
 	},
 	{
 		name: "what the short way goes by proves nothing for a connection that was opened after it",
-		file: "internal/vconn/quick.go",
+		file: "internal/vconn/longway.go",
 		old:  "n.Sample.Position.Timeline != 0 && p.opened.Before(n.Sample.Began)",
 		new:  "n.Sample.Position.Timeline != 0",
 		pkg:  "internal/vconn", test: "TestSpeaksFor",
@@ -43,5 +43,26 @@ var quickGuards = []guard{
 		old:  "\tif p.accepted != c.router.Monitor.Number() && c.accept(h) != nil {",
 		new:  "\tif p.accepted == 0 && c.accept(h) != nil {",
 		pkg:  "internal/vconn", test: "TestQuickWriteOfAFormerPrimary",
+	},
+	{
+		name: "a statement that is prepared has begun to run on its connection",
+		file: "internal/vconn/quickstmt.go",
+		old:  "\th.ran, c.single, c.stage = true, s, stagePrepared\n",
+		new:  "\th.ran, c.single, c.stage = false, s, stagePrepared\n",
+		pkg:  ".", test: "TestShortWayEndsLikeTheLongOne",
+	},
+	{
+		name: "a statement that was prepared for one run is run the short way in its own checkout only",
+		file: "internal/vconn/quickstmt.go",
+		old:  "\treturn c.single == s && c.stage == stagePrepared && h.attached()\n",
+		new:  "\treturn c.stage == stagePrepared && h.attached()\n",
+		pkg:  "internal/vconn", test: "TestStatementForOneRunIsKept",
+	},
+	{
+		name: "captures come often for whoever looks at them",
+		file: "internal/monitor/captures.go",
+		old:  "\t\tif c.seen.Load() || unknowns > 0 {",
+		new:  "\t\tif unknowns > 0 {",
+		pkg:  "internal/monitor", test: "TestCaptureRate",
 	},
 }

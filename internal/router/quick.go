@@ -7,15 +7,28 @@ import (
 	"github.com/readroute/readroute/internal/core"
 )
 
+// AsUsual reports that nothing but its session says where a read goes.
+func (r *Router) AsUsual(o *core.Options) bool {
+	return o != nil && o.Session != nil && o.Plain() && r.bySession && r.control.Load() == uint64(ModeRoute)<<32|everything
+}
+
+// CleanNodes returns the nodes that may serve a read AsUsual of a session that needs nothing; 0 when Route has to find out.
+func (r *Router) CleanNodes() uint64 { return r.clean.Nodes(r.Monitor.Number()) }
+
 // Quick is Route for a read without a hint, of a checkout that holds nothing, when the answer is known from a read before: a replica
 // covers its session at LevelSession. node is -1 when Route has to find out. s is what the replica was found to cover positions by; it is nil
 // when there are none.
 func (r *Router) Quick(o *core.Options) (node int, s *core.Snapshot, positions []core.Position, capturedAt time.Time) {
-	if o == nil || o.Session == nil || !o.Plain() || !r.bySession || control(r.control.Load()) != newControl(ModeRoute, everything) {
+	if !r.AsUsual(o) {
 		return -1, nil, nil, time.Time{}
 	}
+	var nodes uint64
 	number := r.Monitor.Number()
-	nodes, positions, capturedAt := o.Session.Settled(r.cluster, number, &r.clean)
+	if o.Session.IsClean() {
+		nodes = r.clean.Nodes(number)
+	} else {
+		nodes, positions, capturedAt = o.Session.Settled(r.cluster, number)
+	}
 	switch {
 	case nodes == 0:
 		return -1, nil, nil, time.Time{}

@@ -25,13 +25,25 @@ type cache struct {
 	hand uint64
 }
 
-// answer is an immutable entry of a cache, but for its mark.
+// answer is an immutable entry of a cache, but for its marks.
 type answer struct {
-	hash uint64
-	text string
-	st   Statement
-	used atomic.Bool // asked for since the hand came by
-	gone atomic.Bool // dropped
+	hash  uint64
+	text  string
+	marks atomic.Uint32
+	st    Statement
+}
+
+// The marks of an answer.
+const (
+	markUsed = 1 << iota // asked for since the hand came by
+	markGone             // dropped
+)
+
+// use marks an answer as asked for.
+func (a *answer) use() {
+	if a.marks.Load()&markUsed == 0 {
+		a.marks.Or(markUsed)
+	}
 }
 
 const (
@@ -60,9 +72,7 @@ func (c *cache) get(h uint64, text string, caller uint32) *answer {
 	for i := range uint64(ways) {
 		a := c.slots[(h+i)&c.mask].Load()
 		if a != nil && a.hash == h && a.text == text {
-			if !a.used.Load() {
-				a.used.Store(true)
-			}
+			a.use()
 			c.hits.add(caller)
 			return a
 		}
@@ -112,7 +122,7 @@ func (c *cache) put(h uint64, text string, classify func(string) Statement) {
 	if free < 0 { // all are taken: one that was not asked for lately, else any
 		free = int(h>>60) % ways
 		for i := range ways {
-			if !c.slots[(h+uint64(i))&c.mask].Load().used.Load() {
+			if c.slots[(h+uint64(i))&c.mask].Load().marks.Load()&markUsed == 0 {
 				free = i
 				break
 			}
@@ -133,7 +143,7 @@ func (a *answer) size() int64 { return int64(len(a.text)) + answerOverhead }
 // drop empties a slot. mu is held.
 func (c *cache) drop(slot uint64) {
 	if a := c.slots[slot].Swap(nil); a != nil {
-		a.gone.Store(true)
+		a.marks.Or(markGone)
 		c.bytes.Add(-a.size())
 		c.entries.Add(-1)
 	}
@@ -144,7 +154,7 @@ func (c *cache) sweep() {
 	slot := c.hand & c.mask
 	c.hand++
 	a := c.slots[slot].Load()
-	if a != nil && !a.used.Swap(false) {
+	if a != nil && a.marks.And(^uint32(markUsed))&markUsed == 0 {
 		c.drop(slot)
 	}
 }

@@ -3,7 +3,6 @@ package vconn
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/readroute/readroute/internal/core"
 )
@@ -50,11 +49,4 @@ func (c *Conn) settle() {
 		w.begun[i] = nil
 	}
 	w.begun = w.begun[:0]
-}
-
-// await marks a session: it needs what a capture finds that begins after its write on h.
-func (c *Conn) await(s *core.Session, h *held, capture *core.Capture) {
-	if !s.Awaits(c.cluster.Name, h.p.proof.Start, capture) { // of many writes the first asks the clock
-		s.Wrote(c.cluster.Name, time.Now(), h.p.proof.Start, capture, false, c.cluster.Strategy.Window)
-	}
 }

@@ -76,27 +76,6 @@ var errHidden = errors.New("readroute: a connection was used again that had not 
 
 var errSilent = errors.New("readroute: the replica fell silent")
 
-// ResetSession begins a checkout. database/sql takes no error of it seriously, so it is kept for the first use.
-func (c *Conn) ResetSession(context.Context) error {
-	if c.out {
-		c.checkIn()
-		c.stage, c.misused = stageOther, errHidden
-	}
-	c.out = true
-	return nil
-}
-
-// IsValid ends a checkout: database/sql calls it on every connection just before it goes back to the pool, and at no
-// other time while it is out.
-func (c *Conn) IsValid() bool {
-	if c.stage == stagePlain {
-		c.endQuickly()
-	} else {
-		c.checkIn()
-	}
-	return !c.closed
-}
-
 // Close ends the connection. Physical connections that are still attached (a panic in Raw skips IsValid) are in a state
 // that nobody knows.
 func (c *Conn) Close() error {
@@ -109,9 +88,6 @@ func (c *Conn) Close() error {
 	c.checkIn()
 	return nil
 }
-
-// CheckNamedValue accepts every argument: the native connection has its say once it is chosen.
-func (c *Conn) CheckNamedValue(*driver.NamedValue) error { return nil }
 
 // Ping asks the primary.
 func (c *Conn) Ping(ctx context.Context) error {
@@ -178,16 +154,6 @@ func (c *Conn) report(ctx context.Context, d *router.Decided) {
 	c.cluster.Router.Report(ctx, d, c.number)
 }
 
-// QueryContext implements driver.QueryerContext. The rows are the native driver's own.
-func (c *Conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if c.stage == stageIdle {
-		if rows, done, err := c.queryQuickly(ctx, query, args); done {
-			return rows, err
-		}
-	}
-	return c.query(ctx, query, args)
-}
-
 func (c *Conn) query(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	st := c.cluster.Classifier.ClassifyInto(&c.recent, c.number, query)
 	var rows driver.Rows
@@ -201,16 +167,6 @@ func (c *Conn) query(ctx context.Context, query string, args []driver.NamedValue
 		return nil, err
 	}
 	return c.wrapRows(rows), nil
-}
-
-// ExecContext implements driver.ExecerContext.
-func (c *Conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if c.stage == stageIdle {
-		if result, done, err := c.execQuickly(ctx, query, args); done {
-			return result, err
-		}
-	}
-	return c.exec(ctx, query, args)
 }
 
 func (c *Conn) exec(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {

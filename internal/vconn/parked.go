@@ -71,39 +71,6 @@ func (p *Pool) at(home uint32, i int) *slot {
 	return &p.parked[(home+uint32(i))%uint32(len(p.parked))]
 }
 
-// park keeps a connection that is fit for another checkout, in the slot at home or one after it. It reports whether it has.
-func (p *Pool) park(h *held, home uint32) bool {
-	c := h.p
-	if p.ticks && !p.ticking.Load() {
-		p.now.Store(int64(time.Since(p.began)))
-	}
-	now := p.now.Load()
-	if p.awaited() || p.tooOld(c, now) || !c.IsValid() {
-		return false
-	}
-	c.sc = h.sc
-	for i := range p.parked {
-		s := p.at(home, i)
-		if s.Load() != nil {
-			continue
-		}
-		if s.since.Load() != now {
-			s.since.Store(now) // whoever parks here instead does it now as well
-		}
-		if !s.CompareAndSwap(nil, c) {
-			continue
-		}
-		if p.closed.Load() || c.epoch != p.epoch.Load() || p.awaited() {
-			p.unpark() // it came too late for whoever closes, drops or waits
-		} else if p.ticks && !p.ticking.Load() && p.ticking.CompareAndSwap(false, true) {
-			p.timer.Reset(parkedTick)
-		}
-		return true
-	}
-	c.sc = nil
-	return false
-}
-
 // takeParked hands out a parked connection, when there is one and it is still good.
 func (p *Pool) takeParked(ctx context.Context, h *held, home uint32) bool {
 	if ctx.Err() != nil {
@@ -130,32 +97,6 @@ func (p *Pool) takeParked(ctx context.Context, h *held, home uint32) bool {
 		}
 	}
 	return false
-}
-
-// takeAsking hands out the connection that is parked in the slot at home, if it is able and nothing is to be done to it first, and
-// leaves it as [physical.interruptible] has it while its server is asked.
-func (p *Pool) takeAsking(ctx context.Context, home uint32) *physical {
-	if len(p.parked) == 0 || ctx.Err() != nil {
-		return nil
-	}
-	s := p.at(home, 0)
-	if s.Load() == nil {
-		return nil
-	}
-	c := s.Swap(nil)
-	if c == nil {
-		return nil
-	}
-	c.busy.Store(busyAsking)
-	if c.able == nil || p.silent.Load() || p.shared.Load() || c.epoch != p.epoch.Load() || c.litter.Load() {
-		p.putBack(s, c)
-		return nil
-	}
-	if c.able.ResetSession(ctx) != nil {
-		c.end()
-		return nil
-	}
-	return c
 }
 
 // putBack parks a connection that takeAsking has taken and not used.

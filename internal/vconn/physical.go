@@ -104,17 +104,6 @@ func (p *physical) Close() error {
 	return p.native.Close()
 }
 
-// IsValid says whether the connection may go back to its pool.
-func (p *physical) IsValid() bool {
-	if p.epoch != p.pool.epoch.Load() {
-		return false
-	}
-	if p.pool.writer {
-		p.left = time.Since(p.pool.began)
-	}
-	return p.validator == nil || p.validator.IsValid()
-}
-
 // shortRest is for how long a connection is taken to be alive that was in use just now: a look at it costs a system call,
 // and whatever happens to it meanwhile may as well happen a moment later, when nothing can be known in advance.
 const shortRest = time.Millisecond
@@ -126,11 +115,6 @@ func (p *physical) inStep() bool {
 		return false
 	}
 	return !p.wire.Broken()
-}
-
-// gone reports that the server has ended the connection while it lay idle in its pool.
-func (p *physical) gone() bool {
-	return time.Since(p.pool.began)-p.left >= shortRest && p.wire.HungUp()
 }
 
 // ResetSession runs before the connection is used again. database/sql takes no other error than ErrBadConn seriously,

@@ -3,8 +3,8 @@ package vconn
 import (
 	"context"
 	"database/sql/driver"
-	"reflect"
-	"slices"
+	"math/bits"
+	"time"
 
 	"github.com/readroute/readroute/internal/core"
 	"github.com/readroute/readroute/internal/sqlclass"
@@ -13,6 +13,9 @@ import (
 // Most statements are the only one of their checkout, and nothing about them is out of the ordinary. They take a short way. Beside a real
 // server a statement pays for the code and the data that it finds cold, far more than for what it does: so the short way is little of
 // both. It goes by the same facts as the long one, and leaves to that whatever is not as it should be, before the statement was sent or after.
+//
+// What runs in it stands in this file in the order in which it runs, and nothing else: the linker keeps that order, and a page of code that
+// is not at hand costs as much as all that is done there.
 
 // stage is how far a checkout has come.
 type stage uint8
@@ -26,6 +29,29 @@ const (
 	stageOther
 )
 
+// ResetSession begins a checkout. database/sql takes no error of it seriously, so it is kept for the first use.
+func (c *Conn) ResetSession(context.Context) error {
+	if c.out {
+		c.checkIn()
+		c.stage, c.misused = stageOther, errHidden
+	}
+	c.out = true
+	return nil
+}
+
+// CheckNamedValue accepts every argument: the native connection has its say once it is chosen.
+func (c *Conn) CheckNamedValue(*driver.NamedValue) error { return nil }
+
+// QueryContext implements driver.QueryerContext. The rows are the native driver's own.
+func (c *Conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if c.stage == stageIdle {
+		if rows, done, err := c.queryQuickly(ctx, query, args); done {
+			return rows, err
+		}
+	}
+	return c.query(ctx, query, args)
+}
+
 // queryQuickly runs a read on a replica that is known to be right, on a connection that lies parked, in a checkout in which nothing has
 // happened. done is false when nothing was sent, and args are as they were given.
 func (c *Conn) queryQuickly(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, done bool, err error) {
@@ -33,9 +59,19 @@ func (c *Conn) queryQuickly(ctx context.Context, query string, args []driver.Nam
 	if st == nil || st.Class != sqlclass.Read || st.Hint != sqlclass.HintNone || st.Multi {
 		return nil, false, nil
 	}
-	node, s, positions, capturedAt := c.router.Quick(core.FromContext(ctx))
-	if node < 0 {
-		return nil, false, nil
+	var nodes uint64
+	o := core.FromContext(ctx)
+	if c.router.AsUsual(o) && o.Session.IsClean() { // most often Quick is not worth the call
+		nodes = c.router.CleanNodes()
+	}
+	node := bits.TrailingZeros64(nodes)
+	var s *core.Snapshot
+	var positions []core.Position
+	var capturedAt time.Time
+	if nodes == 0 || nodes&(nodes-1) != 0 {
+		if node, s, positions, capturedAt = c.router.Quick(o); node < 0 {
+			return nil, false, nil
+		}
 	}
 	if int32(node) != c.readerNode {
 		c.reader, c.readerNode = c.cluster.Readers[node], int32(node)
@@ -69,6 +105,53 @@ func (c *Conn) queryQuickly(ctx context.Context, query string, args []driver.Nam
 	return rows, true, nil
 }
 
+// takeAsking hands out the connection that is parked in the slot at home, if it is able and nothing is to be done to it first, and
+// leaves it as [physical.interruptible] has it while its server is asked.
+func (p *Pool) takeAsking(ctx context.Context, home uint32) *physical {
+	if len(p.parked) == 0 || ctx.Err() != nil {
+		return nil
+	}
+	s := p.at(home, 0)
+	if s.Load() == nil {
+		return nil
+	}
+	c := s.Swap(nil)
+	if c == nil {
+		return nil
+	}
+	c.busy.Store(busyAsking)
+	if c.able == nil || p.silent.Load() || p.shared.Load() || c.epoch != p.epoch.Load() || c.litter.Load() {
+		p.putBack(s, c)
+		return nil
+	}
+	if c.able.ResetSession(ctx) != nil {
+		c.end()
+		return nil
+	}
+	return c
+}
+
+// bind binds the arguments in place. drop follows.
+func (g *given) bind(c *Conn, p *physical, args []driver.NamedValue) ([]driver.NamedValue, error) {
+	g.keep(c, p, args)
+	for i := range args {
+		args[i].Ordinal = i + 1
+		if p.able.CheckNamedValue(&args[i]) != nil {
+			return g.again(p)
+		}
+	}
+	return args, nil
+}
+
+// keep keeps the arguments as they are. drop follows.
+func (g *given) keep(c *Conn, p *physical, args []driver.NamedValue) {
+	if g.bound = args; !p.rebinds {
+		g.copy = &c.kept
+		g.copy.keep(args)
+		g.copy.used = true
+	}
+}
+
 // countQuick counts a read that went the short way.
 func (c *Conn) countQuick(node int) {
 	if node == c.covered.Node() {
@@ -78,37 +161,80 @@ func (c *Conn) countQuick(node int) {
 	}
 }
 
-// queryOn goes the rest of the way of c.skipped when somebody is to be told, or the connection to a replica has returned err, or was
-// interrupted. Inlined, and with copies to pass to it, it would make the frame of the short way twice as large.
-//
-//go:noinline
-func (c *Conn) queryOn(ctx context.Context, known *sqlclass.Statement, g *given, rows driver.Rows, interrupted bool, err error) (driver.Rows, error) {
-	h := &c.replica
-	if err == driver.ErrSkip && !interrupted && c.skips(h.p) { //nolint:errorlint // database/sql compares the same way
-		g.drop()
-		return nil, err
+// IsValid ends a checkout: database/sql calls it on every connection just before it goes back to the pool, and at no
+// other time while it is out.
+func (c *Conn) IsValid() bool {
+	if c.stage == stagePlain {
+		c.endQuickly()
+	} else {
+		c.checkIn()
 	}
-	st, query := *known, c.skipped.query
-	c.decideSkipped()
-	defer g.drop()
-	c.cluster.Classifier.Hit(c.number)
-	op := func(p *physical) (err error) {
-		rows, err = nativeQuery(ctx, p, query, g.fresh())
-		return err
-	}
-	if err = c.ranQuickly(ctx, &st, query, h, false, true, c.silenced(h, interrupted, err), op); err != nil {
-		return nil, err
-	}
-	return c.wrapRows(rows), nil
+	return !c.closed
 }
 
-// ranQuickly goes the rest of the way of a statement that went the short way to a connection. open is as in ran, rows as in execute.
-func (c *Conn) ranQuickly(ctx context.Context, st *sqlclass.Statement, query string, h *held, open, rows bool, err error, op func(*physical) error) error {
-	again, err := c.ran(ctx, h, open, err)
-	if again {
-		err = c.run(ctx, h, h == &c.primary, op)
+// endQuickly ends a checkout in which one statement has run the short way.
+func (c *Conn) endQuickly() {
+	h := c.quickHeld()
+	c.out, c.stage = false, stageIdle
+	if h.p.litter.Load() || !h.p.pool.park(h, c.number) {
+		c.release(h)
+		return
 	}
-	return c.finish(ctx, st, query, h, false, rows, err, op)
+	c.over(h)
+}
+
+// park keeps a connection that is fit for another checkout, in the slot at home or one after it. It reports whether it has.
+func (p *Pool) park(h *held, home uint32) bool {
+	c := h.p
+	if p.ticks && !p.ticking.Load() {
+		p.now.Store(int64(time.Since(p.began)))
+	}
+	now := p.now.Load()
+	if p.awaited() || p.tooOld(c, now) || !c.IsValid() {
+		return false
+	}
+	c.sc = h.sc
+	for i := range p.parked {
+		s := p.at(home, i)
+		if s.Load() != nil {
+			continue
+		}
+		if s.since.Load() != now {
+			s.since.Store(now) // whoever parks here instead does it now as well
+		}
+		if !s.CompareAndSwap(nil, c) {
+			continue
+		}
+		if p.closed.Load() || c.epoch != p.epoch.Load() || p.awaited() {
+			p.unpark() // it came too late for whoever closes, drops or waits
+		} else if p.ticks && !p.ticking.Load() && p.ticking.CompareAndSwap(false, true) {
+			p.timer.Reset(parkedTick)
+		}
+		return true
+	}
+	c.sc = nil
+	return false
+}
+
+// IsValid says whether the connection may go back to its pool.
+func (p *physical) IsValid() bool {
+	if p.epoch != p.pool.epoch.Load() {
+		return false
+	}
+	if p.pool.writer {
+		p.left = time.Since(p.pool.began)
+	}
+	return p.validator == nil || p.validator.IsValid()
+}
+
+// ExecContext implements driver.ExecerContext.
+func (c *Conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if c.stage == stageIdle {
+		if result, done, err := c.execQuickly(ctx, query, args); done {
+			return result, err
+		}
+	}
+	return c.exec(ctx, query, args)
 }
 
 // execQuickly runs a write on the primary, on a connection that lies parked, in a checkout in which nothing has happened. done is false
@@ -172,127 +298,14 @@ func (c *Conn) execQuickly(ctx context.Context, query string, args []driver.Name
 	return result, true, nil
 }
 
-// execOn goes the rest of the way of c.skipped when somebody is to be told, or the connection to the primary has returned err, or is in a
-// transaction. open is false when nothing was sent because the server had ended it.
-//
-//go:noinline
-func (c *Conn) execOn(ctx context.Context, known *sqlclass.Statement, g *given, result driver.Result, open bool, err error) (driver.Result, error) {
-	h := &c.primary
-	if err == driver.ErrSkip && c.skips(h.p) { //nolint:errorlint // database/sql compares the same way
-		g.drop()
-		return nil, err
+// gone reports that the server has ended the connection while it lay idle in its pool.
+func (p *physical) gone() bool {
+	return time.Since(p.pool.began)-p.left >= shortRest && p.wire.HungUp()
+}
+
+// await marks a session: it needs what a capture finds that begins after its write on h.
+func (c *Conn) await(s *core.Session, h *held, capture *core.Capture) {
+	if !s.Awaits(c.cluster.Name, h.p.proof.Start, capture) { // of many writes the first asks the clock
+		s.Wrote(c.cluster.Name, time.Now(), h.p.proof.Start, capture, false, c.cluster.Strategy.Window)
 	}
-	st, query := *known, c.skipped.query
-	c.decideSkipped()
-	defer g.drop()
-	c.cluster.Classifier.Hit(c.number)
-	op := func(p *physical) (err error) {
-		result, err = nativeExec(ctx, p, query, g.fresh())
-		return err
-	}
-	err = c.ranQuickly(ctx, &st, query, h, open, false, err, op)
-	return result, err
-}
-
-// onlyWrites reports that a text does no more than to write.
-func onlyWrites(st *sqlclass.Statement) bool {
-	return st.Class == sqlclass.Write && st.MayWrite && !st.LeavesState && !st.TxState &&
-		!st.EndsTx && !st.MayEndTx && !st.BeginsTx && !st.Unlogged && !st.Multi
-}
-
-// giveUp leaves a statement of which nothing was sent to the long way.
-func (c *Conn) giveUp(h *held) {
-	c.release(h)
-	c.stage = stageIdle
-}
-
-// countElsewhere counts a read of another node than those that are counted at hand. Between two replicas that would change all the time.
-func (c *Conn) countElsewhere(node int) {
-	if !c.counts || c.covered.Node() < 0 {
-		c.router.MoveTally(&c.covered, node)
-		c.covered.Add()
-		return
-	}
-	c.router.Tally(node, core.ReasonCovered, c.number)
-	c.cluster.Classifier.Hit(c.number)
-}
-
-// given are the arguments of a statement that goes the short way, for when it has to go the long one. Where the driver may be asked
-// twice to take the same ones, they are those that are bound: a copy of all costs as much as many another step.
-type given struct {
-	bound []driver.NamedValue
-	copy  *arguments
-}
-
-// bind binds the arguments in place. drop follows.
-func (g *given) bind(c *Conn, p *physical, args []driver.NamedValue) ([]driver.NamedValue, error) {
-	g.keep(c, p, args)
-	for i := range args {
-		args[i].Ordinal = i + 1
-		if p.able.CheckNamedValue(&args[i]) != nil {
-			return g.again(p)
-		}
-	}
-	return args, nil
-}
-
-// again binds the arguments as database/sql does.
-//
-//go:noinline
-func (g *given) again(p *physical) ([]driver.NamedValue, error) { return bind(p, nil, g.fresh()) }
-
-// keep keeps the arguments as they are. drop follows.
-func (g *given) keep(c *Conn, p *physical, args []driver.NamedValue) {
-	if g.bound = args; !p.rebinds {
-		g.copy = &c.kept
-		g.copy.keep(args)
-		g.copy.used = true
-	}
-}
-
-// drop forgets the copy, which belongs to the virtual connection.
-func (g *given) drop() {
-	if g.copy != nil {
-		*g.copy = arguments{}
-	}
-}
-
-// fresh returns them as they were given, or as good.
-func (g *given) fresh() []driver.NamedValue {
-	if g.copy != nil {
-		return g.copy.fresh(nil)
-	}
-	return slices.Clone(g.bound)
-}
-
-// rebinds reports that a driver takes an argument that it has bound as it took it before: pgx leaves all as they are, and what
-// go-sql-driver/mysql makes of one it makes of that again. A wrapper may do otherwise.
-func rebinds(native driver.Conn) bool {
-	t := reflect.TypeOf(native)
-	if t.Kind() != reflect.Pointer {
-		return false
-	}
-	path := t.Elem().PkgPath()
-	return path == "github.com/jackc/pgx/v5/stdlib" || path == "github.com/go-sql-driver/mysql"
-}
-
-// endQuickly ends a checkout in which one statement has run the short way.
-func (c *Conn) endQuickly() {
-	h := c.quickHeld()
-	c.out, c.stage = false, stageIdle
-	if h.p.litter.Load() || !h.p.pool.park(h, c.number) {
-		c.release(h)
-		return
-	}
-	c.over(h)
-}
-
-// speaksFor reports that what s knows of a node holds for the server of p, by the newest sample alone.
-func (p *physical) speaksFor(s *core.Snapshot, node int) bool {
-	n := &s.Nodes[node]
-	speaks := !n.Shared && n.Sample.Start == p.proof.Start && n.Sample.Position.Timeline != 0 && p.opened.Before(n.Sample.Began)
-	if speaks {
-		p.accepted = s.Number
-	}
-	return speaks
 }

@@ -35,7 +35,6 @@ func quickWriteOfAFormerPrimary(t *testing.T, meanwhile bool) {
 		var timeline atomic.Int32
 		timeline.Store(1)
 		var ran []int
-		engine := postgres.Engine{}
 		fail := func() {
 			node.Set(func(s *fakenode.State) { s.Timeline, s.Start = 2, 2 })
 			timeline.Store(2)
@@ -48,36 +47,13 @@ func quickWriteOfAFormerPrimary(t *testing.T, meanwhile bool) {
 				resetting()
 				return nil
 			},
-			Answer: func(query string) ([]string, bool, error) {
-				switch query {
-				case engine.ProbeSQL():
-					return []string{
-						"false", strconv.FormatUint(fakenode.System, 10), "1", "0/5000", "0/5000", "0000000" + strconv.Itoa(int(timeline.Load())), "0", "8192", "16777216", "200000", "",
-					}, true, nil
-				case engine.SelfSQL():
-					return []string{"1", "1"}, true, nil
-				}
-				return nil, false, nil
-			},
+			Answer: answerPrimary(&timeline),
 			Exec: func(_ context.Context, conn int, _ string, _ []driver.NamedValue) (driver.Result, error) {
 				ran = append(ran, conn)
 				return driver.RowsAffected(1), nil
 			},
 		}
-		m := monitor.Start(monitor.Config{
-			Nodes: []monitor.Node{node.Watch()}, Engine: fakenode.Engine, Interval: 500 * time.Millisecond, ProbeTimeout: time.Second, MaxWaiters: 9, MaxLag: time.Minute,
-		})
-		defer m.Close()
-		captures := monitor.StartCaptures(m)
-		defer captures.Close()
-		classifier, err := sqlclass.New(sqlclass.Options{Dialect: sqlclass.PostgreSQL})
-		require.NoError(t, err)
-		pool := NewPool(PoolConfig{Name: "a", Connector: script.Connector(), Engine: engine, Writer: true, MaxIdleConns: 4})
-		cluster := &Cluster{
-			Name: "main", Classifier: classifier, Engine: engine, Writers: []*Pool{pool}, Readers: []*Pool{pool},
-			Router:   router.New(router.Config{Cluster: "main", Level: core.LevelSession, CaptureTimeout: time.Second, MaxLag: time.Minute}, m, captures, []string{"a"}),
-			Shutdown: pool.Close,
-		}
+		cluster := quickCluster(t, node, script)
 		<-time.After(time.Second)
 		db := sql.OpenDB(&Connector{Cluster: cluster})
 		defer func() { require.NoError(t, db.Close()) }()
@@ -103,6 +79,41 @@ func quickWriteOfAFormerPrimary(t *testing.T, meanwhile bool) {
 		require.Equal(t, after, write())
 		require.Greater(t, cluster.Router.Tallied(), uint64(2), "the short way goes on")
 	})
+}
+
+// answerPrimary answers what is asked of a connection to the primary.
+func answerPrimary(timeline *atomic.Int32) fakedb.Answer {
+	engine := postgres.Engine{}
+	return func(query string) ([]string, bool, error) {
+		switch query {
+		case engine.ProbeSQL():
+			return []string{
+				"false", strconv.FormatUint(fakenode.System, 10), "1", "0/5000", "0/5000", "0000000" + strconv.Itoa(int(timeline.Load())), "0", "8192", "16777216", "200000", "",
+			}, true, nil
+		case engine.SelfSQL():
+			return []string{"1", "1"}, true, nil
+		}
+		return nil, false, nil
+	}
+}
+
+// quickCluster is a cluster of one node, whose connections are those of a script.
+func quickCluster(t *testing.T, node *fakenode.Node, script *fakedb.Script) *Cluster {
+	t.Helper()
+	m := monitor.Start(monitor.Config{
+		Nodes: []monitor.Node{node.Watch()}, Engine: fakenode.Engine, Interval: 500 * time.Millisecond, ProbeTimeout: time.Second, MaxWaiters: 9, MaxLag: time.Minute,
+	})
+	t.Cleanup(m.Close)
+	captures := monitor.StartCaptures(m)
+	t.Cleanup(captures.Close)
+	classifier, err := sqlclass.New(sqlclass.Options{Dialect: sqlclass.PostgreSQL})
+	require.NoError(t, err)
+	pool := NewPool(PoolConfig{Name: "a", Connector: script.Connector(), Engine: postgres.Engine{}, Writer: true, MaxIdleConns: 4})
+	return &Cluster{
+		Name: "main", Classifier: classifier, Engine: postgres.Engine{}, Writers: []*Pool{pool}, Readers: []*Pool{pool},
+		Router:   router.New(router.Config{Cluster: "main", Level: core.LevelSession, CaptureTimeout: time.Second, MaxLag: time.Minute}, m, captures, []string{"a"}),
+		Shutdown: pool.Close,
+	}
 }
 
 // TestSpeaksFor: a sample proves something for a connection that was there before it, to the same run of the same server.
@@ -159,4 +170,85 @@ func TestTakeAskingLeavesWhatIsNotFit(t *testing.T) {
 	c := p.takeAsking(t.Context(), 1)
 	require.NotNil(t, c)
 	require.EqualValues(t, busyAsking, c.busy.Load(), "the silence of its server ends what it is asked")
+}
+
+// TestStatementForOneRunIsKept: whoever keeps a statement that was prepared for one run, as no *sql.DB does, has one that goes on running
+// its own text, and closes it when it is given up.
+func TestStatementForOneRunIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ran []string
+		var on []int
+		var timeline atomic.Int32
+		timeline.Store(1)
+		open := map[string]int{}
+		connector := &Connector{Cluster: quickCluster(t, fakenode.New("a", fakenode.State{LSN: 0x5000}), &fakedb.Script{
+			Answer: answerPrimary(&timeline), Direct: true, Resetter: true, ConnChecker: true, SkipDirect: true,
+			Prepare: func(_ int, query string) error {
+				open[query]++
+				return nil
+			},
+			CloseStmt: func(query string) { open[query]-- },
+			Exec: func(_ context.Context, conn int, query string, _ []driver.NamedValue) (driver.Result, error) {
+				ran, on = append(ran, query), append(on, conn)
+				return driver.RowsAffected(1), nil
+			},
+		})}
+		<-time.After(time.Second)
+		virtual, err := connector.Connect(t.Context())
+		require.NoError(t, err)
+		defer func() { require.NoError(t, connector.Close()) }()
+		w := virtual.(*Conn)
+		require.True(t, w.IsValid()) // it was made for a checkout
+		ctx := core.NewContext(t.Context(), &core.Options{Session: new(core.Session)})
+		args := func() []driver.NamedValue { return []driver.NamedValue{{Ordinal: 1, Value: int64(1)}} }
+		prepare := func(query string) *Stmt {
+			t.Helper()
+			require.NoError(t, w.ResetSession(ctx))
+			_, err := w.ExecContext(ctx, query, args())
+			require.Equal(t, driver.ErrSkip, err)
+			stmt, err := w.PrepareContext(ctx, query)
+			require.NoError(t, err)
+			return stmt.(*Stmt)
+		}
+		run := func(stmt *Stmt) {
+			t.Helper()
+			_, err := stmt.ExecContext(ctx, args())
+			require.NoError(t, err)
+		}
+		const first, second = "UPDATE t SET n = $1", "UPDATE t SET m = $1"
+		for range 4 { // the text is known, and a connection parked
+			stmt := prepare(first)
+			run(stmt)
+			require.NoError(t, stmt.Close())
+			require.True(t, w.IsValid())
+		}
+		kept := prepare(first)
+		require.Equal(t, stagePrepared, w.stage)
+		run(kept)
+		require.Equal(t, stageRan, w.stage)
+		require.True(t, w.IsValid(), "it has not been closed")
+		require.Equal(t, 1, open[first])
+		connector.Cluster.Writers[0].Drop() // and it goes with its connection
+		old := on[len(on)-1]
+		open[first] = 0
+
+		for range 4 {
+			stmt := prepare(second)
+			require.NoError(t, stmt.Close())
+			require.True(t, w.IsValid())
+		}
+		stmt := prepare(second)
+		require.Equal(t, stagePrepared, w.stage)
+		ran, on = nil, nil
+		run(kept)
+		run(stmt)
+		run(kept)
+		require.Equal(t, []string{first, second, first}, ran)
+		require.NotContains(t, on, old)
+		require.NoError(t, kept.Close())
+		require.NoError(t, stmt.Close())
+		require.True(t, w.IsValid())
+		require.Equal(t, map[string]int{first: 0, second: 0}, open)
+		require.NoError(t, w.Close())
+	})
 }
