@@ -304,7 +304,7 @@ func (c *Conn) verify(ctx context.Context, h *held, d *router.Decided) error {
 	if d.Floor != nil && (s.Start != d.Floor.Start || !d.Floor.Lived(h.p.opened, &n.Sample)) || snapshot.Covers(s.Position, d.Positions, d.CapturedAt) != core.Covered {
 		return fmt.Errorf("read on node %q: %w", n.Name, errNotProven)
 	}
-	h.p.proof = s // it is proven from now on, also when nobody is left to ask
+	h.p.proof, h.p.accepted = s, 0 // it is proven from now on, also when nobody is left to ask
 	return nil
 }
 
