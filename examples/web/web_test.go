@@ -128,7 +128,7 @@ func TestProgram(t *testing.T) {
 	primary, replica := cluster.Primary().DSN(), cluster.Standby(0).DSN()
 	require.ErrorContains(t, run(testContext(t), "", "rails", primary, replica, ""), "unknown router")
 	require.ErrorIs(t, run(testContext(t), "", "chi", primary, replica, "short"), readroute.ErrBadConfig)
-	ctx, cancel := context.WithTimeout(testContext(t), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(testContext(t), 3*time.Second)
 	defer cancel()
 	require.NoError(t, run(ctx, "127.0.0.1:0", "chi", primary, replica, strings.Repeat("s", 32)))
 }

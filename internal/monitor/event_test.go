@@ -44,3 +44,28 @@ func TestEventsComeInOrder(t *testing.T) {
 		require.Equal(t, []monitor.EventKind{monitor.EventUp, monitor.EventDown, monitor.EventUp}, events)
 	})
 }
+
+// TestAnswerOfBeforeAFailure: what a node said before it was seen to fail does not make it healthy, however late it is heard: a primary that
+// was killed would be one of two once another node has been made the primary.
+func TestAnswerOfBeforeAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair()
+		w := watch(t, a, b)
+		time.Sleep(time.Second)
+		late := w.Snapshot().Nodes[0].Sample
+		late.Began, late.Ended = time.Now(), time.Now()
+		time.Sleep(10 * time.Millisecond)
+		w.Failed(0, errRefused)
+		w.Observe(0, late)
+		require.False(t, w.Snapshot().Nodes[0].Healthy)
+		time.Sleep(10 * time.Millisecond)
+		require.True(t, w.Snapshot().Nodes[0].Healthy, "it is asked at once")
+
+		a.Set(func(s *fakenode.State) { s.Err = errRefused })
+		late.Began = time.Now()
+		time.Sleep(interval * 2)
+		require.False(t, w.Snapshot().Nodes[0].Healthy)
+		w.Observe(0, late)
+		require.False(t, w.Snapshot().Nodes[0].Healthy)
+	})
+}

@@ -160,13 +160,14 @@ func (m *Monitor) Shared(i int) {
 	m.tell()
 }
 
-// Failed records that a connection to node i failed: it is not healthy until a probe has answered. When half of the replicas
+// Failed records that a connection to node i failed: it is not healthy until a probe has answered that began after that. When half of the replicas
 // are out already, only a probe takes out another: whatever is wrong may be on this side.
 func (m *Monitor) Failed(i int, err error) {
 	m.mu.Lock()
 	news := m.views[i].Healthy && !m.closed && !m.halfOutLocked(i)
 	if news {
 		m.views[i].Healthy, m.views[i].Err = false, err
+		m.nodes[i].failed = time.Now()
 		if i == m.primary {
 			m.up = false
 		}
@@ -253,10 +254,11 @@ func (m *Monitor) observe(i int, s core.Sample, err error) {
 	if err != nil {
 		v.Healthy, v.Err = false, err
 		v.Failures++
+		m.nodes[i].failed = time.Now()
 		if i == m.primary {
 			m.up = false
 		}
-	} else if !s.Began.Before(v.Sample.Began) {
+	} else if !s.Began.Before(v.Sample.Began) && !s.Began.Before(m.nodes[i].failed) { // else it says what was so before
 		m.takeLocked(i, s)
 	}
 	m.rejudgeLocked(i)

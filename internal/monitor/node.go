@@ -33,6 +33,7 @@ type node struct {
 	progress atomic.Bool   // a waiter has been served since the last probe
 	redial   atomic.Bool   // the link may lead to another server than the name does by now
 
+	failed      time.Time    // guarded by m.mu: when it was seen to fail last
 	anchor      core.Sample  // guarded by m.mu: where the measurement of the replay rate began
 	sourceless  int          // guarded by m.mu: samples in a row without a source
 	lostSource  time.Time    // guarded by m.mu: when the first of them began

@@ -69,7 +69,7 @@ func TestQuickSaysWhatRouteSays(t *testing.T) {
 			quick += r.quick
 		})
 	}
-	require.Greater(t, quick, 2000)
+	require.Greater(t, quick, 1000, "of some 6,000 reads it is to have an answer for a good part")
 }
 
 // TestQuickEndsWithWhatItRestsOn: each fact that an answer rests on ends it.
