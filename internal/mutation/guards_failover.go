@@ -84,4 +84,11 @@ var failoverGuards = []guard{
 		new:  "\tif err != nil && c.cluster.Engine.ReadOnly(err) && h.attached() && c.tx == nil {\n",
 		pkg:  ".", test: "TestReadOnlyRefusalInATransactionAsksAtOnce",
 	},
+	{
+		name: "what a node said before it was seen to fail does not make it healthy",
+		file: "internal/monitor/monitor.go",
+		old:  " && !s.Began.Before(m.nodes[i].failed) {",
+		new:  " {",
+		pkg:  "internal/monitor", test: "TestAnswerOfBeforeAFailure",
+	},
 }
