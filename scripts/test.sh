@@ -3,7 +3,7 @@
 # and other libraries' own tests through the routed pool. The root module's tests
 # wait for servers most of the time, so the rest is built and run beside them. What
 # has failed keeps nothing else from being run.
-set -eu
+set -euo pipefail
 cd "$(dirname "$0")/.."
 export READROUTE_REQUIRE_SERVERS=1 GOWORK=off
 
@@ -45,14 +45,30 @@ others() {
 	return "$failed"
 }
 
-log=$(mktemp)
-trap 'kill "$beside" 2>/dev/null || true; rm -f "$log"' EXIT
-others >"$log" 2>&1 &
+# Some readers of a run have its last lines only, and a failed test's own words stand before long logs of servers.
+failures() {
+	awk '/^== / { part = $0; left = 0; next }
+		/log of [a-z0-9]+ \(port |^ok |^\? / { left = 0 }
+		/--- FAIL: |^panic: |^fatal error: |WARNING: DATA RACE/ { left = 10 }
+		/^FAIL\t/ { left = 1 }
+		/^exit status / { for (i = 8; i > 0; i--) print last[(NR - i) % 8]; left = 1 }
+		left-- > 0 { if (part) print part; part = ""; print substr($0, 1, 200) }
+		{ last[NR % 8] = substr($0, 1, 200) }' "$@" | tail -n 80
+	echo "failed: $(sed -n 's/^ *--- FAIL: \([^ ]*\).*/\1/p; s/^FAIL\t\([^ \t]*\).*/\1/p' "$@" | tr '\n' ' ')"
+}
+
+logs=$(mktemp -d)
+trap 'kill "$beside" 2>/dev/null || true; rm -rf "$logs"' EXIT
+others >"$logs/others" 2>&1 &
 beside=$!
 failed=0
-module . || failed=1
-chaos || failed=1
+{ module . || exit 1; } 2>&1 | tee "$logs/root" || failed=1
+{ chaos || exit 1; } 2>&1 | tee "$logs/chaos" || failed=1
 wait "$beside" || failed=1
-cat "$log"
+cat "$logs/others"
+if [ "$failed" != 0 ]; then
+	say "what failed, once more"
+	failures "$logs/root" "$logs/chaos" "$logs/others"
+fi
 say "end"
 exit $failed
