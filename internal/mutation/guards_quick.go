@@ -65,4 +65,18 @@ var quickGuards = []guard{
 		new:  "\t\tif unknowns > 0 {",
 		pkg:  "internal/monitor", test: "TestCaptureRate",
 	},
+	{
+		name: "a connection that has not been read on just now is looked at before it is used",
+		file: "internal/vconn/quick.go",
+		old:  "\treturn p.looks && time.Since(p.pool.began)-p.left < shortRest\n",
+		new:  "\treturn p.looks\n",
+		pkg:  "internal/vconn", test: "TestWhatWasReadOnJustNowIsNotLookedAt",
+	},
+	{
+		name: "a connection to write on is looked at before each use",
+		file: "internal/vconn/physical.go",
+		old:  "p.looks = !pool.writer && isOf",
+		new:  "p.looks = isOf",
+		pkg:  ".", test: "TestWhatIsReadOnIsNotLookedAt",
+	},
 }

@@ -35,11 +35,15 @@ func (g *given) fresh() []driver.NamedValue {
 
 // rebinds reports that a driver takes an argument that it has bound as it took it before: pgx leaves all as they are, and what
 // go-sql-driver/mysql makes of one it makes of that again. A wrapper may do otherwise.
-func rebinds(native driver.Conn) bool {
+func rebinds(native driver.Conn) bool { return isOf(native, pgxStdlib) || isOf(native, goSQLDriver) }
+
+const (
+	pgxStdlib   = "github.com/jackc/pgx/v5/stdlib"
+	goSQLDriver = "github.com/go-sql-driver/mysql"
+)
+
+// isOf reports that a connection is a driver's own, and not a wrapper of it.
+func isOf(native driver.Conn, path string) bool {
 	t := reflect.TypeOf(native)
-	if t.Kind() != reflect.Pointer {
-		return false
-	}
-	path := t.Elem().PkgPath()
-	return path == "github.com/jackc/pgx/v5/stdlib" || path == "github.com/go-sql-driver/mysql"
+	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == path
 }

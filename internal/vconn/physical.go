@@ -27,7 +27,8 @@ type physical struct {
 	litter    atomic.Bool // dead is not empty
 
 	rebinds  bool          // see given
-	left     time.Duration // of a writer: when it went back to its pool, since that was made
+	looks    bool          // its driver only looks at it to reset it, and a read that fails on it can run again
+	left     time.Duration // of a writer, and where it looks: when it went back to its pool, since that was made
 	accepted uint64        // the number of the snapshot that has accepted it, or spoken for it
 	wire     monitor.Wire  // of native
 	opened   time.Time     // when it was open: a sample that began later can speak for it
@@ -86,6 +87,7 @@ func newPhysical(native driver.Conn, pool *Pool, epoch uint64) *physical {
 		p.preparer, _ = native.(driver.ConnPrepareContext)
 	}
 	p.rebinds = rebinds(native)
+	p.looks = !pool.writer && isOf(native, goSQLDriver)
 	return p
 }
 

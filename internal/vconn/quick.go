@@ -124,11 +124,16 @@ func (p *Pool) takeAsking(ctx context.Context, home uint32) *physical {
 		p.putBack(s, c)
 		return nil
 	}
-	if c.able.ResetSession(ctx) != nil {
+	if !c.justRead() && c.able.ResetSession(ctx) != nil {
 		c.end()
 		return nil
 	}
 	return c
+}
+
+// justRead reports that the connection is one to read on that was in use just now, and that to reset it is no more than a look at it.
+func (p *physical) justRead() bool {
+	return p.looks && time.Since(p.pool.began)-p.left < shortRest
 }
 
 // bind binds the arguments in place. drop follows.
@@ -221,7 +226,7 @@ func (p *physical) IsValid() bool {
 	if p.epoch != p.pool.epoch.Load() {
 		return false
 	}
-	if p.pool.writer {
+	if p.looks || p.pool.writer {
 		p.left = time.Since(p.pool.began)
 	}
 	return p.validator == nil || p.validator.IsValid()

@@ -172,6 +172,46 @@ func TestTakeAskingLeavesWhatIsNotFit(t *testing.T) {
 	require.EqualValues(t, busyAsking, c.busy.Load(), "the silence of its server ends what it is asked")
 }
 
+// countedResets counts how often a native connection is reset.
+type countedResets struct {
+	able
+	n *int
+}
+
+func (c countedResets) ResetSession(context.Context) error { *c.n++; return nil }
+
+// TestWhatWasReadOnJustNowIsNotLookedAt: where a driver only looks at a connection to reset it, that is spared for a moment after it was
+// in use. Any other connection is reset each time.
+func TestWhatWasReadOnJustNowIsNotLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := parkingPool(nil)
+		require.NoError(t, checkout(t.Context(), p))
+		resets := 0
+		c := parkedIn(p)
+		require.False(t, c.looks, "the driver is another one")
+		c.able = countedResets{c.able, &resets}
+		use := func(rest time.Duration) int {
+			resets = 0
+			time.Sleep(rest)
+			c := p.takeAsking(t.Context(), 1)
+			require.NotNil(t, c)
+			c.busy.Store(busyNot)
+			h := held{p: c, sc: c.sc}
+			require.True(t, p.park(&h, 1))
+			return resets
+		}
+		require.Equal(t, 1, use(0))
+		require.Equal(t, 1, use(0))
+		c.looks = true
+		require.Equal(t, 1, use(shortRest), "it was not looked at before")
+		require.Zero(t, use(0))
+		require.Zero(t, use(shortRest-1))
+		require.Equal(t, 1, use(shortRest))
+		require.Zero(t, use(0))
+		require.NoError(t, p.Close())
+	})
+}
+
 // TestStatementForOneRunIsKept: whoever keeps a statement that was prepared for one run, as no *sql.DB does, has one that goes on running
 // its own text, and closes it when it is given up.
 func TestStatementForOneRunIsKept(t *testing.T) {
