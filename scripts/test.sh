@@ -10,8 +10,8 @@ export READROUTE_REQUIRE_SERVERS=1 GOWORK=off
 say() { printf '== %s (after %d s)\n' "$*" "$SECONDS"; }
 
 module() {
-	say "$1: go vet -race ./... && go test -race -timeout 20m ./..."
-	(cd "$1" && go vet -race ./... && go test -race -timeout 20m ./...)
+	say "$1: go vet -race ./... && go test -race -timeout 45m ./..."
+	(cd "$1" && go vet -race ./... && go test -race -timeout 45m ./...)
 }
 
 # With -race a million operations take four minutes of a processor, and half a minute without.
