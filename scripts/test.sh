@@ -50,11 +50,11 @@ failures() {
 	awk '/^== / { part = $0; left = 0; next }
 		/log of [a-z0-9]+ \(port |^ok |^\? / { left = 0 }
 		/--- FAIL: |^panic: |^fatal error: |WARNING: DATA RACE/ { left = 10 }
-		/^FAIL\t/ { left = 1 }
-		/^exit status / { for (i = 8; i > 0; i--) print last[(NR - i) % 8]; left = 1 }
+		/^FAIL\t|^GREEN / { left = 1 }
+		/^exit status / { if (part) print part; part = ""; for (i = 8; i > 0; i--) print last[(NR - i) % 8]; left = 1 }
 		left-- > 0 { if (part) print part; part = ""; print substr($0, 1, 200) }
 		{ last[NR % 8] = substr($0, 1, 200) }' "$@" | tail -n 80
-	echo "failed: $(sed -n 's/^ *--- FAIL: \([^ ]*\).*/\1/p; s/^FAIL\t\([^ \t]*\).*/\1/p' "$@" | tr '\n' ' ')"
+	echo "failed: $(sed -n 's/^ *--- FAIL: \([^ ]*\).*/\1/p; s/^FAIL\t\([^ \t]*\).*/\1/p; s/^GREEN  *[^ ]*  \(.*\): .*/not missed: \1,/p' "$@" | tr '\n' ' ')"
 }
 
 logs=$(mktemp -d)

@@ -36,6 +36,11 @@ func TestTools(t *testing.T) {
 			require.NoError(t, cluster.WaitCaughtUp(ctx))
 			require.NoError(t, frozen.PauseReplay(ctx))
 			t.Cleanup(func() { require.NoError(t, frozen.ResumeReplay(context.WithoutCancel(ctx))) })
+			onFrozen := readroute.WithLevel(readroute.WithNode(readroute.WithSession(ctx), frozen.Name()), readroute.LevelEventual)
+			require.Eventually(t, func() bool {
+				d, err := db.Explain(onFrozen, "SELECT 1")
+				return err == nil && d.Node == frozen.Name()
+			}, 20*time.Second, 10*time.Millisecond, "a busy machine may have been late to answer")
 
 			for _, step := range steps {
 				if _, ok := s.(preparer); step.prepares && !ok {
@@ -45,7 +50,7 @@ func TestTools(t *testing.T) {
 					if !step.newTable {
 						stale := readroute.WithNode(readroute.WithSession(t.Context()), frozen.Name())
 						err := step.run(readroute.WithLevel(stale, readroute.LevelEventual), s)
-						require.ErrorIs(t, err, errUnseen, "the step does not notice a stale read")
+						require.ErrorIs(t, err, errUnseen, "the step does not notice a stale read: %+v", seen.take())
 					}
 					seen.take()
 					require.NoError(t, step.run(readroute.WithSession(t.Context()), s))

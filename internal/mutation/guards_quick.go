@@ -14,7 +14,7 @@ var quickGuards = []guard{
 		file: "internal/core/settled.go",
 		old:  "\tif n.state != nil {\n\t\tclean = &n.state.settled\n\t}\n",
 		new:  "\tif n.state != nil && false {\n\t\tclean = &n.state.settled\n\t}\n",
-		pkg:  "internal/router", test: "TestQuickSaysWhatRouteSays",
+		pkg:  "internal/router", test: "TestQuickEndsWithWhatItRestsOn",
 	},
 	{
 		name: "an answer at hand ends with the one in the cache",
