@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -27,15 +28,14 @@ type socket struct {
 	net.Conn
 
 	mu   sync.Mutex
-	shut bool        // guarded by mu
+	shut atomic.Bool // changed under mu
 	of   driver.Conn // guarded by mu; nil until the connection is open
 }
 
 // Close closes the socket once. The driver closes what has been closed under it, and would complain of the second time.
 func (s *socket) Close() error {
 	s.mu.Lock()
-	shut, of := s.shut, s.of
-	s.shut = true
+	shut, of := s.shut.Swap(true), s.of
 	s.mu.Unlock()
 	if shut {
 		return nil
@@ -46,17 +46,13 @@ func (s *socket) Close() error {
 	return s.Conn.Close()
 }
 
-func (s *socket) closed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.shut
-}
+func (s *socket) closed() bool { return s.shut.Load() }
 
 // belongs makes the socket known as conn's, unless it is closed.
 func (s *socket) belongs(conn driver.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.shut {
+	if !s.shut.Load() {
 		s.of = conn
 		sockets.Store(conn, s)
 	}
@@ -67,6 +63,15 @@ type rawSocket struct{ *socket }
 
 // SyscallConn implements syscall.Conn.
 func (s rawSocket) SyscallConn() (syscall.RawConn, error) { return s.Conn.(syscall.Conn).SyscallConn() }
+
+// tcpSocket is a rawSocket as most are: what is read and written goes to the connection with one call less.
+type tcpSocket struct {
+	*net.TCPConn
+	socket *socket
+}
+
+// Close closes the socket.
+func (s *tcpSocket) Close() error { return s.socket.Close() }
 
 // dialling is where a dial leaves its socket, in the context of the connection that it is for.
 type dialling struct{ socket *socket }
@@ -83,10 +88,11 @@ func remember(dial dialFunc) dialFunc {
 		if err != nil || !ok {
 			return conn, err
 		}
+		d.socket = &socket{Conn: conn}
 		if tcp, ok := conn.(*net.TCPConn); ok {
 			_ = tcp.SetKeepAlive(true) // as the driver does where it sees a TCP connection; it goes without as well
+			return &tcpSocket{tcp, d.socket}, nil
 		}
-		d.socket = &socket{Conn: conn}
 		if _, ok := conn.(syscall.Conn); ok {
 			return rawSocket{d.socket}, nil
 		}

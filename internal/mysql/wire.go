@@ -13,7 +13,7 @@ import (
 // Wire returns what can be asked of a native connection itself. A connection of this package's [Connector] has a socket
 // that can be looked at and closed; any other tells next to nothing.
 func (Engine) Wire(conn driver.Conn) monitor.Wire {
-	return wire{conn, socketOf(conn)}
+	return &wire{conn, socketOf(conn)}
 }
 
 // wire is a connection of go-sql-driver/mysql, or of any driver that speaks to these servers.
@@ -23,17 +23,17 @@ type wire struct {
 }
 
 // Link sends texts without arguments, which leaves no prepared statement behind.
-func (w wire) Link() monitor.Link { return &Link{conn: w.conn} }
+func (w *wire) Link() monitor.Link { return &Link{conn: w.conn} }
 
 // OwnLink is Link: the text protocol needs nothing to be prepared.
-func (w wire) OwnLink() monitor.Link { return w.Link() }
+func (w *wire) OwnLink() monitor.Link { return w.Link() }
 
 // InTx cannot tell: the driver keeps the server's status flags to itself.
-func (w wire) InTx() (open, known bool) { return false, false }
+func (w *wire) InTx() (open, known bool) { return false, false }
 
 // Broken is exact when the socket is known: the driver closes it on whatever leaves it out of step with the server. Else it
 // is what the driver says of itself, which it does not say of a connection that has an open result.
-func (w wire) Broken() bool {
+func (w *wire) Broken() bool {
 	if w.socket != nil {
 		return w.socket.closed()
 	}
@@ -42,17 +42,17 @@ func (w wire) Broken() bool {
 }
 
 // Tells reports that Broken is more than a guess.
-func (w wire) Tells() bool {
+func (w *wire) Tells() bool {
 	_, ok := w.conn.(driver.Validator)
 	return ok || w.socket != nil
 }
 
 // HungUp costs a system call. Without a known socket it is false.
-func (w wire) HungUp() bool { return w.socket != nil && !w.socket.closed() && hungUp(w.socket.Conn) }
+func (w *wire) HungUp() bool { return w.socket != nil && !w.socket.closed() && hungUp(w.socket.Conn) }
 
 // Interrupt closes the socket: closing a net.Conn is safe beside its use. Without a known socket it does nothing, since
 // the driver's own Close is not: it says goodbye on a connection that another goroutine writes to.
-func (w wire) Interrupt() {
+func (w *wire) Interrupt() {
 	if w.socket != nil {
 		_ = w.socket.Close()
 	}
