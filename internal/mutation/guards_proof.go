@@ -32,12 +32,13 @@ var proofGuards = []guard{
 		old:  "\tif moment(opened) < until {\n\t\treturn true\n\t}",
 		new:  "\tif moment(opened) < until || !opened.IsZero() {\n\t\treturn true\n\t}",
 	}),
-	simulated("read_your_writes", late, guard{
+	{
 		name: "a standby that does not tell its timeline proves nothing until the primary was seen on it afterwards",
 		file: "internal/monitor/measure.go",
 		old:  " || !primary.Began.After(v.Sample.Ended) {",
 		new:  " {",
-	}),
+		pkg:  "internal/monitor", test: "TestConfirmationNeedsALaterSample",
+	},
 	simulated("bounded_staleness", late, guard{
 		name: "what a replica was proven to show ends with its run",
 		file: "internal/monitor/measure.go",
