@@ -38,7 +38,7 @@ const (
 	// chaosPatience is what a machine that has much else to do may add to anything that is to be over in time.
 	chaosPatience = 3 * time.Second
 	// chaosAtMost bounds how long reads that are not enough yet, and faults that have not come, are waited for.
-	chaosAtMost = 4 * time.Minute
+	chaosAtMost = 8 * time.Minute
 )
 
 func TestChaosPostgres(t *testing.T) {

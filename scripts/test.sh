@@ -42,7 +42,6 @@ others() {
 		module "$dir" || failed=1
 	done
 	compat
-	chaos || failed=1
 	return "$failed"
 }
 
@@ -64,11 +63,12 @@ others >"$logs/others" 2>&1 &
 beside=$!
 failed=0
 { module . || exit 1; } 2>&1 | tee "$logs/root" || failed=1
+{ chaos || exit 1; } 2>&1 | tee "$logs/chaos" || failed=1
 wait "$beside" || failed=1
 cat "$logs/others"
 if [ "$failed" != 0 ]; then
 	say "what failed, once more"
-	failures "$logs/root" "$logs/others"
+	failures "$logs/root" "$logs/chaos" "$logs/others"
 fi
 say "end"
 exit $failed

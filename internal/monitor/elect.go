@@ -108,7 +108,7 @@ func (m *Monitor) formerReignLocked(s *core.Sample) bool {
 // the primary keeps a tie. A node on an older timeline than the last primary's is the primary of before a failover, and
 // not elected again because the new one is silent.
 func (m *Monitor) electLocked() []Event {
-	best, claims := -1, 0
+	best := -1
 	if m.history.system == 0 && m.views[0].Role == core.RoleUnknown && m.views[0].Failures == 0 {
 		return nil // the one that is configured as the primary says first which system this is
 	}
@@ -124,9 +124,12 @@ func (m *Monitor) electLocked() []Event {
 	for i := range m.views {
 		v := &m.views[i]
 		if v.Role != core.RolePrimary || !v.Healthy || v.Sample.Claim != nil && !m.countsLocked(i) {
+			m.nodes[i].claimed = time.Time{}
 			continue
 		}
-		claims++
+		if m.nodes[i].claimed.IsZero() {
+			m.nodes[i].claimed = v.Sample.Ended
+		}
 		switch p := v.Sample.Position; {
 		case system != 0 && p.System != system && p.System != meant && i != m.primary:
 			// Another system's primary is none of this cluster. The primary itself may have been made anew.
@@ -155,6 +158,7 @@ func (m *Monitor) electLocked() []Event {
 	}
 	m.tied = tied
 	var events []Event
+	claims := m.claimsLocked(best)
 	if claims > 1 && best >= 0 && m.claims != claims {
 		events = append(events, Event{Kind: EventTwoPrimaries, Node: m.views[best].Name})
 	}
@@ -166,4 +170,19 @@ func (m *Monitor) electLocked() []Event {
 	m.reign.take(&m.views[best].Sample)
 	m.rememberLocked(m.views[best].Sample)
 	return append(events, Event{Kind: EventPrimaryChanged, Node: m.views[best].Name})
+}
+
+// claimsLocked is how many nodes call themselves primary beside best, and with it. Of two each must have been asked after the other had said
+// so: in a failover the next one may be heard before it is seen that the last one has died, or was demoted.
+func (m *Monitor) claimsLocked(best int) int {
+	claims := 0
+	for i, n := range m.nodes {
+		if best < 0 || n.claimed.IsZero() {
+			continue
+		}
+		if i == best || !m.views[i].Sample.Began.Before(m.nodes[best].claimed) && !m.views[best].Sample.Began.Before(n.claimed) {
+			claims++
+		}
+	}
+	return claims
 }

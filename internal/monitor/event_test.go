@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/readroute/readroute/internal/core"
 	"github.com/readroute/readroute/internal/fakenode"
 	"github.com/readroute/readroute/internal/monitor"
 )
@@ -68,4 +69,29 @@ func TestAnswerOfBeforeAFailure(t *testing.T) {
 		w.Observe(0, late)
 		require.False(t, w.Snapshot().Nodes[0].Healthy)
 	})
+}
+
+// TestFailoverIsNotTwoPrimaries: the next primary is heard before it is seen that the last one has died, or was demoted in order.
+func TestFailoverIsNotTwoPrimaries(t *testing.T) {
+	for name, end := range map[string]func(*fakenode.State){
+		"it died":        func(s *fakenode.State) { s.Err = errRefused },
+		"it was demoted": func(s *fakenode.State) { s.Replica = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := pair()
+				w := watch(t, a, b)
+				time.Sleep(time.Second + interval/2)
+				a.Set(end)
+				b.Set(func(s *fakenode.State) { s.Replica = false })
+				next := w.view(1).Sample
+				next.Role, next.Began, next.Ended = core.RolePrimary, time.Now(), time.Now()
+				w.Observe(1, next)
+				require.Equal(t, core.RolePrimary, w.view(0).Role, "the test's point")
+				time.Sleep(10 * time.Second)
+				w.wantsPrimary(1, true)
+				require.NotContains(t, append(w.happened("a"), w.happened("b")...), monitor.EventTwoPrimaries)
+			})
+		})
+	}
 }

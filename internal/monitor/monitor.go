@@ -59,7 +59,7 @@ type Monitor struct {
 	views   []core.NodeView  // guarded by mu; copied into every snapshot
 	primary int              // guarded by mu
 	up      bool             // guarded by mu: the primary answered its newest probe
-	claims  int              // guarded by mu: how many nodes call themselves primary
+	claims  int              // guarded by mu: as claimsLocked
 	tied    core.Start       // guarded by mu: the server that does so under several names
 	reign   reign            // guarded by mu
 	logged  core.MariaDBGTID // guarded by mu: MariaDB: what the primary had logged, with the newest point of history

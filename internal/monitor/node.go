@@ -37,6 +37,7 @@ type node struct {
 	anchor      core.Sample  // guarded by m.mu: where the measurement of the replay rate began
 	sourceless  int          // guarded by m.mu: samples in a row without a source
 	lostSource  time.Time    // guarded by m.mu: when the first of them began
+	claimed     time.Time    // guarded by m.mu: when it was first heard that it is a primary, and it is since
 	formerSince time.Time    // guarded by m.mu: since when it is one of before a failover, and nobody else is the primary
 	starts      []core.Start // guarded by m.mu: runs of servers seen here before, the newest last
 	claim       claim        // guarded by m.mu

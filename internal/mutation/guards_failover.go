@@ -2,6 +2,13 @@ package main
 
 // failoverGuards see to it that the primary is the primary.
 var failoverGuards = []guard{
+	{
+		name: "of two primaries each was asked after the other had said that it is one",
+		file: "internal/monitor/elect.go",
+		old:  "if i == best || !m.views[i].Sample.Began.Before(m.nodes[best].claimed) && !m.views[best].Sample.Began.Before(n.claimed) {",
+		new:  "if i == best || !n.claimed.IsZero() {",
+		pkg:  "internal/monitor", test: "TestFailoverIsNotTwoPrimaries",
+	},
 	simulated("read_your_writes", soon, guard{
 		name: "a connection for writes leads to a primary when it is opened",
 		file: "internal/vconn/pool.go",
