@@ -26,7 +26,7 @@ const (
 	EventDown            EventKind = "down"             // a node does not answer
 	EventRoleChanged     EventKind = "role_changed"     // a node has another role than before
 	EventPrimaryChanged  EventKind = "primary_changed"  // another node takes the writes
-	EventTwoPrimaries    EventKind = "two_primaries"    // two nodes call themselves primary; Node is the one that counts
+	EventTwoPrimaries    EventKind = "two_primaries"    // two nodes call themselves primary, each asked after the other had said so; Node is the one that counts
 	EventRestarted       EventKind = "restarted"        // a node's server process is another one than before
 	EventStopped         EventKind = "stopped"          // nothing feeds a replica
 	EventResumed         EventKind = "resumed"          // something feeds it again

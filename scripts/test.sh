@@ -49,7 +49,7 @@ others() {
 failures() {
 	awk '/^== / { part = $0; left = 0; next }
 		/log of [a-z0-9]+ \(port |^ok |^\? / { left = 0 }
-		/--- FAIL: |^panic: |^fatal error: |WARNING: DATA RACE/ { left = 10 }
+		/--- FAIL: |Error Trace:|^panic: |^fatal error: |WARNING: DATA RACE/ { left = 10 }
 		/^FAIL\t|^GREEN / { left = 1 }
 		/^exit status / { if (part) print part; part = ""; for (i = 8; i > 0; i--) print last[(NR - i) % 8]; left = 1 }
 		left-- > 0 { if (part) print part; part = ""; print substr($0, 1, 200) }
